@@ -1,15 +1,25 @@
 /*
- * psm.h - prefix sharing maximization: in which order the rows of a batch, and the fields within
- * each row, are sent so that as much as possible of each prompt has been computed before (PSM,
- * 2024; GGR, MLSys'25).
+ * psm.h - prefix sharing maximization: chooses the order of rows, and of the fields within each row,
+ * that lets prompts share the longest prefixes (PSM, 2024; GGR, MLSys'25).
  *
- * A pure function of its input: no clock decides anything, nothing is random, one thread. A row is
- * sent as its present fields in its field order, each as `name_units` units of name followed by the
- * units of its value; two rows share the units they begin with alike. What counts as a unit is the
- * caller's: tokens, or characters when no tokenizer is at hand.
+ * The prompt of a row is its fields in some order, each a name and a value. A model keeps the KV
+ * state of a prefix, so a prefix shared with an earlier row costs nothing. Example, two rows:
  *
- * Ownership: everything in psm_input stays the caller's and is only read; all that psm_result
- * points to lives in the arena handed in.
+ *   review, title   "review: good | title: Brazil"    "review: bad | title: Brazil"    shared: nothing
+ *   title, review   "title: Brazil | review: good"    "title: Brazil | review: bad"    shared: title
+ *
+ * Idea: rows that agree on a set of fields form a group, whatever the order of these fields. So m!
+ * field orders collapse to 2^m sets of fields, and dynamic programming over this lattice of sets
+ * finds, for each group, the field to send next; each row then follows the choices of its groups.
+ * Fields tied by functional dependencies move together, which prunes the lattice. Where it exceeds a
+ * budget it is cut, and the groups below the cut are solved as problems of their own. Sorting the
+ * rows by their finished prompts gives the row order and counts exactly what is shared.
+ *
+ * A pure function: the result depends on the input and options alone. One thread.
+ *
+ * Units are what is counted: tokens, or characters without a tokenizer. A field is sent as its
+ * `name_units` units of name and the units of its value. Ownership: psm_input is only read;
+ * everything in psm_result is allocated in the caller's arena.
  */
 #ifndef KVASIR_PSM_H
 #define KVASIR_PSM_H
@@ -17,10 +27,10 @@
 #include "storage/base.h"
 
 typedef enum psm_strategy {
-    PSM_OFF,     /* rows and fields as they come */
-    PSM_FIXED,   /* one field order for all rows, rows in lexicographic order */
-    PSM_GROUPED, /* the field order may differ by group of rows */
-    PSM_AUTO,    /* grouped where it saves a tenth of what the best one order computes */
+    PSM_OFF,     /* input order of rows and fields */
+    PSM_FIXED,   /* one field order for all rows; rows sorted */
+    PSM_GROUPED, /* a field order per group of rows; rows sorted */
+    PSM_AUTO,    /* grouped if it computes a tenth less than the best single order, else that */
     PSM_STRATEGIES
 } psm_strategy;
 
@@ -28,17 +38,17 @@ const char *psm_strategy_name(psm_strategy s); /* "off", "fixed", "grouped", "au
 
 enum { PSM_MAX_FIELDS = 64, PSM_MAX_GROUPS = 16 };
 
-#define PSM_ABSENT UINT32_MAX /* the field is left out of this row (NULL) */
+#define PSM_ABSENT UINT32_MAX /* value id: this row's prompt omits the field (NULL) */
 
-/* One field of the prompt over all rows. Value ids are 0 .. distinct-1, ranks in bytewise order of
- * the values' text. Without units only whole cells share. */
+/* One field of the prompt over all rows. Its values have ids 0 .. distinct-1 in bytewise order of
+ * their text. */
 typedef struct psm_field {
     str name;
-    uint32_t name_units; /* of "name:", before every value; two fields' names share nothing */
+    uint32_t name_units; /* units of "name:"; names of different fields share no prefix */
     uint32_t distinct;
-    const uint32_t *value;       /* [rows] id, or PSM_ABSENT */
-    const uint32_t *length;      /* [distinct] units of the value, its separator included */
-    const int32_t *const *units; /* [distinct][length] the units themselves, or NULL */
+    const uint32_t *value;       /* [rows] value id, or PSM_ABSENT */
+    const uint32_t *length;      /* [distinct] units of the value with its separator */
+    const int32_t *const *units; /* [distinct][length]; NULL: only equal values share a prefix */
 } psm_field;
 
 typedef struct psm_input {
@@ -49,55 +59,48 @@ typedef struct psm_input {
 
 typedef struct psm_options {
     psm_strategy strategy;
-    /* nfields entries, a permutation: the one order to use whatever the strategy; or NULL. */
-    const uint8_t *given_order;
-    /* The statement has examples, so one field order holds for all rows; the best one is then
-     * looked for, not only the one of greatest score. */
-    bool one_order;
-    /* How many (row, field set) pairs the first search
-     * may look at; 0: a default that grows with the rows. */
-    uint64_t work_limit;
-    bool bound;                /* compute psm_result.bound too */
-    const atomic_bool *cancel; /* ERR_CANCELLED soon after it is true; NULL: never */
+    const uint8_t *given_order; /* [nfields] use this order for all rows; NULL: none given */
+    bool one_order;             /* all rows must have the same order (examples have it): the best */
+    uint64_t work_limit;       /* budget of the first lattice in row visits; 0: by number of rows */
+    bool bound;                /* also compute psm_result.bound */
+    const atomic_bool *cancel; /* NULL: not cancellable */
 } psm_options;
 
-/* Rows that have one field order. */
+/* The rows of one field order. */
 typedef struct psm_group {
-    const uint8_t *order; /* [fields] the fields they send, first to last */
-    int fields;           /* fewer than nfields where fields are absent */
+    const uint8_t *order; /* [fields] the fields sent, first to last */
+    int fields;           /* nfields less the absent ones */
     uint32_t rows;
 } psm_group;
 
 typedef struct psm_result {
-    /* Never PSM_AUTO; PSM_FIXED also where no grouping beats the best one order. */
-    psm_strategy used;
-    uint8_t *field_order;  /* [rows * nfields] by input row; absent fields stand last */
-    uint32_t *row_order;   /* [rows] the input rows in the order in which to send them */
-    uint64_t total_units;  /* in all rows */
-    uint64_t shared_units; /* of these, at the head of an earlier row in row_order as well */
-    /* Whole cells can share at most this fraction of total_units; NAN when not asked for. */
-    double bound;
-    psm_group groups[PSM_MAX_GROUPS]; /* largest first */
+    psm_strategy used;     /* PSM_OFF, PSM_FIXED or PSM_GROUPED */
+    uint8_t *field_order;  /* [rows * nfields] by input row; absent fields last */
+    uint32_t *row_order;   /* [rows] input rows in the order to send them */
+    uint64_t total_units;  /* of all rows */
+    uint64_t shared_units; /* of these in prefixes shared with an earlier row of row_order */
+    double bound;          /* upper bound of the fraction of units that equal cells can share; NAN
+                              unless asked for */
+    psm_group groups[PSM_MAX_GROUPS]; /* the largest groups, descending */
     int ngroups;
-    uint32_t orders; /* different field orders in all, of which `groups` are the largest */
-    double solve_ms; /* CPU time; for printing alone */
+    uint32_t orders; /* number of different field orders */
+    double solve_ms; /* CPU time, for display */
 } psm_result;
 
-/* ERR_LIMIT for too many fields, ERR_FULL without memory,
- * ERR_INTERNAL for an id or an order out of range. */
+/* ERR_LIMIT: too many fields. ERR_FULL: out of memory. ERR_CANCELLED. ERR_INTERNAL: an id or an order
+ * out of range. */
 int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_result *result,
               err *e);
 
 typedef struct psm_score {
     uint64_t total_units;
-    uint64_t shared_units;   /* with any earlier row: what is not a new node of the prefix tree */
-    uint64_t cell_units;     /* in the tree of whole cells: only equal (field, value) pairs share */
-    uint64_t adjacent_units; /* with the row sent just before */
+    uint64_t shared_units;   /* in prefixes shared with any earlier row */
+    uint64_t cell_units;     /* the same if only equal cells of one field can be shared */
+    uint64_t adjacent_units; /* in prefixes shared with the row sent just before */
 } psm_score;
 
-/* Counts what any orders share, exactly as psm_solve means it. field_order as in psm_result
- * (entries of absent fields are skipped wherever they stand); row_order NULL: as the rows come.
- * Errors as psm_solve. */
+/* Counts the units shared under given orders. field_order as in psm_result; row_order NULL: input
+ * order. Errors as psm_solve. */
 int psm_evaluate(const psm_input *in, const uint8_t *field_order, const uint32_t *row_order,
                  psm_score *score, err *e);
 

@@ -1,12 +1,11 @@
 /*
- * base.h - the vocabulary every folder shares: strings, arenas, errors, values, batches, hashes,
+ * base.h - the types that all rooms share: memory, strings, errors, values, batches, hashes, time,
  * UTF-8.
  *
- * Owns no file and knows no LMDB. Ownership: what an arena hands out lives until the arena is reset
- * or freed and is never freed singly; everything else says so at its declaration. Small allocations
- * cannot fail here: mem_* and arena_* end the process with a message when the system is out of
- * memory. Allocations whose size follows the user's data (KV pools, row sets) go through
- * mem_try_alloc or a spilling arena and report an error instead.
+ * No LMDB and no I/O except temporary files. Memory of an arena lives until the arena is reset or
+ * freed; every other ownership is stated at the declaration. mem_* and arena_* never return NULL:
+ * out of memory they end the process with a message. Allocations whose size depends on the user's
+ * data (KV pools, row sets) use mem_try_alloc or a spilling arena, which report an error instead.
  */
 #ifndef KVASIR_BASE_H
 #define KVASIR_BASE_H
@@ -26,59 +25,59 @@
 #endif
 
 #define BASE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-/* Does not compile when a table indexed by an enum ends before the enum's `count` does. */
+/* Compile-time check that a table indexed by an enum has `count` entries. */
 #define BASE_COVERS(table, count)                                                                  \
-    _Static_assert(BASE_COUNT(table) == (size_t)(count), "each of " #count " has its row")
+    _Static_assert(BASE_COUNT(table) == (size_t)(count), "the table needs " #count " entries")
 #define BASE_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BASE_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* malloc, calloc, realloc, strdup and strndup that never return NULL; free with free(). */
+/* malloc, calloc, realloc, strdup, strndup that end the process out of memory; release with free().
+ */
 void *mem_alloc(size_t bytes);
 void *mem_zalloc(size_t bytes);
 void *mem_realloc(void *p, size_t bytes);
-char *mem_strdup(const char *c_string); /* NULL of NULL */
+char *mem_strdup(const char *c_string); /* NULL for NULL */
 char *mem_strndup(const char *p, size_t n);
-/* Like malloc, for sizes that follow the user's data: NULL when the system refuses. */
+/* malloc: NULL out of memory. For sizes that depend on the user's data. */
 void *mem_try_alloc(size_t bytes);
 
-/* What the arenas of one statement hold together, on the heap and in temporary files, and how large
- * these files may become. Arenas of one workmem may be used by several threads, each by one at a
- * time; it outlives them. */
+/* Accounting of one statement's memory: bytes of all its arenas on the heap and in temporary files,
+ * and a limit on the files. It must outlive its arenas, which may belong to different threads. */
 typedef struct workmem workmem;
 
-/* Bytes now, and the most at any moment since workmem_begin. */
+/* Current bytes, and peaks since workmem_begin. */
 typedef struct workmem_use {
     size_t heap_bytes, heap_peak_bytes;
     size_t file_bytes, file_peak_bytes;
 } workmem_use;
 
-/* Files are made in `dir` (NULL: $TMPDIR, else /tmp) and may have files_max_bytes together (-1: half
- * of what is free there when the first is made). */
+/* Temporary files are created in `dir` (NULL: $TMPDIR, else /tmp), with at most files_max_bytes in
+ * all (-1: half of the free space there when the first one is created). */
 workmem *workmem_new(const char *dir, int64_t files_max_bytes);
 void workmem_free(workmem *w);                           /* NULL is fine */
-void workmem_begin(workmem *w, int64_t files_max_bytes); /* as new, for another statement */
+void workmem_begin(workmem *w, int64_t files_max_bytes); /* resets peaks and limit */
 void workmem_usage(const workmem *w, workmem_use *out);
 
-/* A chain of chunks; allocation bumps a pointer. 16-byte aligned. */
+/* A bump allocator over a list of chunks. Allocations are 16-byte aligned. */
 typedef struct arena arena;
 
 arena *arena_new(void);
-arena *arena_new_in(workmem *w); /* counted there; NULL is fine */
-/* An arena that keeps at most `limit_bytes` on the heap; later chunks are mapped from a nameless
- * temporary file of the workmem (NULL: one of its own), so the system may write them out. A full
- * disk, or the workmem's limit, ends in arena_failed(), not in a signal: space is reserved with
- * posix_fallocate first. */
+arena *arena_new_in(workmem *w); /* counted in w; NULL: not counted */
+/* An arena with at most `limit_bytes` on the heap; further chunks are mapped from an unnamed
+ * temporary file of the workmem (NULL: of a workmem of its own). When the disk is full or the
+ * workmem's limit is reached, arena_failed() becomes true; no signal is raised, because file space
+ * is reserved by posix_fallocate. */
 arena *arena_new_spilling(size_t limit_bytes, workmem *w);
 void arena_free(arena *a);  /* NULL is fine */
-void arena_reset(arena *a); /* forgets all, keeps a chunk of at most 1 MiB */
-/* Never NULL; after a failed spill the memory comes from the heap and arena_failed() is true. */
+void arena_reset(arena *a); /* frees everything but one chunk of at most 1 MiB */
+/* Never NULL: once spilling has failed, memory comes from the heap. */
 void *arena_alloc(arena *a, size_t bytes);
 void *arena_zalloc(arena *a, size_t bytes);
 bool arena_failed(const arena *a);
-size_t arena_bytes(const arena *a);                     /* handed out so far */
-size_t arena_spilled_bytes(const arena *a);             /* of these, in the temporary file */
+size_t arena_bytes(const arena *a);                     /* allocated since the last reset */
+size_t arena_spilled_bytes(const arena *a);             /* of these in the temporary file */
 char *arena_strndup(arena *a, const char *p, size_t n); /* NUL-terminated copy */
 char *arena_printf(arena *a, const char *format, ...) BASE_PRINTF(2, 3);
 
@@ -87,32 +86,32 @@ char *arena_printf(arena *a, const char *format, ...) BASE_PRINTF(2, 3);
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* Bytes with a length; not NUL-terminated, not owned. */
+/* A byte string: not owned, not NUL-terminated. */
 typedef struct str {
     const char *p;
     size_t n;
 } str;
 
 #define STR(literal) ((str){(literal), sizeof(literal) - 1})
-str str_from(const char *c_string); /* NULL gives an empty str */
+str str_from(const char *c_string); /* NULL: empty */
 bool str_equal(str a, str b);
 static inline char ascii_lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare_nocase(str a, str b);
-uint64_t str_hash_nocase(str s); /* alike for texts that str_equal_nocase holds equal */
+uint64_t str_hash_nocase(str s); /* equal for texts that str_equal_nocase calls equal */
 int str_compare(str a, str b);   /* bytewise, <0, 0, >0 */
-/* Removes from *rest the text up to the first `separator`, and the separator, and returns that text;
- * all of *rest where there is no separator. */
+/* Returns the text of *rest before the first `separator` and removes both from *rest; without a
+ * separator, returns all of *rest and empties it. */
 str str_split_next(str *rest, char separator);
-/* s without the characters of `blanks` at its ends. */
+/* s without leading and trailing characters of `blanks`. */
 str str_trim(str s, const char *blanks);
-#define STR_SPACES " \t\n\v\f\r" /* isspace's in C */
-str str_copy(arena *a, str s);   /* the copy is NUL-terminated behind its n bytes */
+#define STR_SPACES " \t\n\v\f\r" /* those of isspace() in the C locale */
+str str_copy(arena *a, str s);   /* NUL-terminated after its n bytes */
 
-/* A growable string on the heap; `p` is NUL-terminated
- * once anything was appended. Zero-initialise. */
+/* A growable string on the heap. Zero-initialise. p is NULL until the first append, then
+ * NUL-terminated. */
 typedef struct buf {
     char *p;
     size_t n, cap;
@@ -123,36 +122,36 @@ void buf_append_str(buf *b, str s);
 void buf_append_c(buf *b, const char *c_string);
 void buf_append_char(buf *b, char c);
 void buf_printf(buf *b, const char *format, ...) BASE_PRINTF(2, 3);
-void buf_append_bytes(buf *b, uint64_t bytes); /* "94 MB", "1.5 GB": powers of 1,024, as in SET */
+void buf_append_bytes(buf *b, uint64_t bytes); /* "94 MB", "1.5 GB"; units are powers of 1,024 */
 void buf_clear(buf *b);                        /* keeps the memory */
 void buf_free(buf *b);
 str buf_str(const buf *b);
 
-/* The candidate nearest to `word` by Damerau-Levenshtein distance, ASCII case ignored, or NULL when
- * none is near enough (distance > max(1, n/3)). Ties go to the first. */
+/* The candidate with the least Damerau-Levenshtein distance to `word`, ignoring ASCII case; the
+ * first of equals. NULL: every distance exceeds max(1, n / 3). */
 const char *str_nearest(str word, const char *const *candidates, size_t count);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 typedef enum err_code {
     ERR_NONE = 0,
-    ERR_SYNTAX,      /* the text is not SQL */
-    ERR_BIND,        /* a name, type or use that does not exist */
-    ERR_TYPE,        /* a value that does not convert */
+    ERR_SYNTAX,      /* not valid SQL */
+    ERR_BIND,        /* unknown or duplicate name, wrong use of one */
+    ERR_TYPE,        /* a value cannot be converted to a type */
     ERR_CONSTRAINT,  /* NOT NULL, UNIQUE, CHECK, primary key */
     ERR_ARITHMETIC,  /* overflow */
-    ERR_IO,          /* the operating system refused */
-    ERR_CORRUPT,     /* bytes that cannot be what they claim */
-    ERR_BUSY,        /* another process holds the lock */
-    ERR_FULL,        /* disk, map or memory budget exhausted */
-    ERR_CANCELLED,   /* the user stopped it */
-    ERR_LIMIT,       /* beyond a fixed limit of ours */
-    ERR_MODEL,       /* the model is missing or cannot do it */
-    ERR_UNSUPPORTED, /* understood, but not offered */
-    ERR_INTERNAL     /* our mistake */
+    ERR_IO,          /* a system call failed */
+    ERR_CORRUPT,     /* damaged or foreign data */
+    ERR_BUSY,        /* another process holds a lock */
+    ERR_FULL,        /* out of disk, map or memory */
+    ERR_CANCELLED,   /* cancelled by the user */
+    ERR_LIMIT,       /* a fixed limit of kvasir is exceeded */
+    ERR_MODEL,       /* the model is missing or lacks an ability */
+    ERR_UNSUPPORTED, /* valid, but not implemented */
+    ERR_INTERNAL     /* a bug in kvasir */
 } err_code;
 
-/* What went wrong. `pos` is a byte offset into the statement's text, -1 when there is no place. */
+/* An error. pos, len: the bytes of the statement's text it is about; pos is -1 for none. */
 typedef struct err {
     err_code code;
     int pos, len;
@@ -160,32 +159,30 @@ typedef struct err {
     char hint[256];
 } err;
 
-/* All return `code` as an int, so that a caller can `return
- * err_set(e, …)`; 0 is success everywhere. The arguments may be e's
- * own texts, as in err_set(e, e->code, "%s: %s", where, e->message). */
+/* These return `code` as an int, so that a caller can `return err_set(e, …)`; 0 is success. e may be
+ * NULL. Arguments may point into e: err_set(e, e->code, "%s: %s", where, e->message). */
 int err_set(err *e, err_code code, const char *format, ...) BASE_PRINTF(3, 4);
 int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
-/* Message ends in ": " and strerror(errno_value); ERR_IO, or ERR_FULL for a full disk. */
+/* Appends ": " and strerror(errno_value). ERR_FULL for a full disk, else ERR_IO. */
 int err_set_errno(err *e, int errno_value, const char *format, ...) BASE_PRINTF(3, 4);
 void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);
-int arena_full_error(const arena *a, err *e); /* ERR_FULL or ERR_IO: why it failed, if it has */
+int arena_full_error(const arena *a, err *e); /* why arena_failed() is true; 0 if it is not */
 
-/* Looked at once a row, or a batch: ERR_CANCELLED once *cancel is true; NULL: never. */
+/* ERR_CANCELLED if *cancel is true; NULL: not cancellable. Loops call it once a row or batch. */
 static inline int check_cancel(const atomic_bool *cancel, err *why) {
     bool stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
     return stop ? err_set(why, ERR_CANCELLED, "cancelled") : 0;
 }
 
-/* Sorts n items of `size` bytes as qsort does, items that are equal in any order. ERR_CANCELLED soon
- * after *cancel is true (NULL: never), ERR_FULL: the items are then of no use. */
+/* qsort that can be cancelled; not stable. On ERR_CANCELLED and ERR_FULL the items are undefined. */
 int sort_array(void *items, size_t n, size_t size, int (*compare)(const void *, const void *),
                const atomic_bool *cancel, err *e);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef enum value_type {
-    TYPE_NULL = 0, /* the type of the literal NULL alone */
+    TYPE_NULL = 0, /* only of the literal NULL */
     TYPE_BOOLEAN,
     TYPE_INTEGER,
     TYPE_REAL,
@@ -194,12 +191,12 @@ typedef enum value_type {
 } value_type;
 
 const char *type_name(value_type t);        /* "INTEGER" */
-bool type_parse(str name, value_type *out); /* INT, BIGINT, VARCHAR, … as the field knows them */
+bool type_parse(str name, value_type *out); /* INTEGER and the usual synonyms: INT, VARCHAR, … */
 static inline bool type_is_number(value_type t) {
     return t == TYPE_BOOLEAN || t == TYPE_INTEGER || t == TYPE_REAL;
 }
 
-/* One cell. TEXT and BLOB bytes are not owned. */
+/* A cell. TEXT and BLOB bytes are not owned. */
 typedef struct value {
     value_type type;
     union {
@@ -226,30 +223,31 @@ static inline value value_text(str s) {
 }
 
 value value_copy(arena *a, value v);
-/* Total order for sorting and grouping: NULL < numbers (BOOLEAN, INTEGER and REAL compare as
- * numbers, exactly, NaN lowest) < TEXT < BLOB (both bytewise). Equal means the same group. */
+/* Total order of sorting and grouping: NULL < numbers < TEXT < BLOB. BOOLEAN, INTEGER and REAL
+ * compare by exact numeric value, NaN lowest; TEXT and BLOB bytewise. */
 int value_compare(value a, value b);
-uint64_t value_hash(value v); /* equal values (1, 1.0, TRUE) hash alike */
-/* Strict conversion; ERR_TYPE with a message like `'abc' is not an INTEGER` when the value does not
- * convert. NULL converts to every type. TEXT made from other types is allocated in `a`. */
+uint64_t value_hash(value v); /* equal for values that compare equal: 1, 1.0, TRUE */
+/* Explicit conversion. ERR_TYPE: "'abc' is not an INTEGER". NULL converts to every type. TEXT made
+ * from another type is allocated in `a`. */
 int value_cast(arena *a, value v, value_type to, value *out, err *e);
-/* As value_cast, but a REAL with a fraction is no
- * INTEGER: what a column of that type may be given. */
+/* Conversion of a value stored in a column: value_cast, but a REAL with a fraction is not converted
+ * to INTEGER. */
 int value_assign(arena *a, value v, value_type to, value *out, err *e);
-/* *on is what v says: a BOOLEAN, 1 or 0, or on, true, yes, off, false, no in any case. False: v is
- * none of these. */
+/* Parses a BOOLEAN, 1 or 0, or one of the texts on, true, yes, 1, off, false, no, 0 in any case;
+ * false: v is none of these. */
 bool parse_boolean(value v, bool *on);
-/* Appends the value as machine output prints it: shortest round-trip REAL, BOOLEAN as 0/1, TEXT
- * raw, NULL empty, BLOB as its bytes. */
+/* Appends the value as text: REAL in its shortest form that parses back, BOOLEAN as 0 or 1, TEXT and
+ * BLOB as their bytes, NULL as nothing. */
 void value_print(buf *b, value v);
-/* Appends it as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
+/* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
 void value_print_sql(buf *b, value v);
-bool parse_integer(str s, int64_t *out); /* whole string, optional sign, decimal, in range */
-bool parse_real(str s, double *out);     /* whole string, never by locale; no hex; no nan, no inf */
-/* Shortest text that reads back as `r`; always has a
- * '.', an exponent, or is inf/nan. `out` holds 32 bytes. */
+bool parse_integer(str s,
+                   int64_t *out);    /* the whole string: optional sign, decimal digits, in range */
+bool parse_real(str s, double *out); /* the whole string, in the C locale; no hex, nan or inf */
+/* Writes the shortest text that parses back to r: with a '.' or an exponent, or inf, -inf, nan. `out`
+ * has 32 bytes; returns the length. */
 size_t format_real(double r, char *out);
-/* A figure for people: r to so many decimals, or to three digits where it would have fewer. */
+/* r rounded for display: to `decimals` places, or to three significant digits if those are more. */
 double real_rounded(double r, int decimals);
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -259,8 +257,8 @@ enum { BATCH_ROWS = 2048 };
 /*
  * One column of a batch.
  *
- *   null  [1 0 0 …]   one byte a row, 1 = NULL; NULL pointer: no row is NULL
- *   data  i | r | s   one entry a row; the entry of a NULL row is defined (zero) but means nothing
+ *   null  [1 0 0 …]   a byte per row, 1 = NULL; a NULL pointer: no row is NULL
+ *   data  i | r | s   an entry per row, zero for NULL
  */
 typedef struct column {
     value_type type;
@@ -272,9 +270,9 @@ typedef struct column {
     };
 } column;
 
-/* Up to BATCH_ROWS rows of columns. Columns and cells live in `mem` or in memory that outlives the
- * batch (a read transaction's map, a parent's arena); a batch an operator returns is valid until
- * that operator is asked again. */
+/* Up to BATCH_ROWS rows, by column. Columns and cells are in `mem` or in memory that outlives the
+ * batch (the map of a read transaction, the arena of a parent). A batch that an operator returns is
+ * valid until the operator's next call. */
 typedef struct batch {
     int rows;
     int ncols;
@@ -282,17 +280,17 @@ typedef struct batch {
     arena *mem;
 } batch;
 
-/* Sets up `b` with ncols columns of the given types and room for `capacity` rows in `mem`. */
+/* Sets b to ncols columns of the given types with `capacity` rows allocated in `mem`. */
 void batch_init(batch *b, arena *mem, const value_type *types, int ncols, int capacity);
 void column_init(column *c, arena *mem, value_type type, int capacity, bool with_nulls);
 value column_get(const column *c, int row);
-/* Stores v (already of c's type, or NULL) at `row`; allocates the null bytes for `capacity` rows in
- * `mem` on the first NULL. TEXT is referenced, not copied. */
+/* Stores v, of c's type or NULL, at `row`. The first NULL allocates null bytes for `capacity` rows in
+ * `mem`. TEXT and BLOB are referenced, not copied. */
 void column_set(column *c, arena *mem, int capacity, int row, value v);
 static inline bool column_is_null(const column *c, int row) {
     return c->null != NULL && c->null[row] != 0;
 }
-/* out[k] = in[rows[k]]: a new column in `mem`; cells are referenced, not copied. */
+/* out[k] = in[rows[k]], allocated in `mem`; TEXT and BLOB are referenced, not copied. */
 void column_gather(column *out, arena *mem, const column *in, const int *rows, int count);
 
 /* ---- hashes ---------------------------------------------------------------------------------- */
@@ -315,12 +313,12 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Milliseconds since some moment in the past; differences count. */
+/* Monotonic time in milliseconds; only differences have a meaning. */
 double clock_ms(void);
 static inline double clock_seconds(void) {
     return clock_ms() / 1e3;
 }
-/* The same of the processor time that this thread had: what others do meanwhile is not in it. */
+/* CPU time of this thread in milliseconds. */
 double clock_thread_ms(void);
 
 /* ---- figures of LLM work --------------------------------------------------------------------- */
@@ -388,16 +386,16 @@ double llm_hit_rate(const llm_figures *f);
 /* The score of a cache entry: of two entries the one with the lower score is evicted first.
  *
  *   uses    how often the entry was, or will be, used
- *   saves   what one use saves, per unit of the room that the entry takes
+ *   saves   what one use saves, per byte of the entry
  *   unused  uses of other entries since its last use
- *   held    how many entries the cache has room for
+ *   held    how many entries fit the cache
  *
  * The score is log2 of a value that halves with `unused`. The difference of two entries' scores
  * stays the same while neither is used, so `unused` may be counted from any moment that is the same
  * for all entries. */
 double retention_score(double uses, double saves, double unused, double held);
 
-/* ---- a user's own files ---------------------------------------------------------------------- */
+/* ---- directories for user files -------------------------------------------------------------- */
 
 /* Appends kvasir's directory for one kind of files (XDG base directory specification):
  * "$variable/kvasir" where the variable is an absolute path, else "~/fallback/kvasir". False: the
@@ -406,23 +404,22 @@ bool xdg_path(const char *variable, const char *fallback, buf *out);
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
-/* Bytes of the code point at s.p[0] (1 for an invalid byte,
- * 0 at the end); its value in *cp (U+FFFD if invalid). */
+/* Decodes the code point at s.p[0] into *cp and returns its bytes. An invalid byte is one U+FFFD;
+ * 0: s is empty. */
 size_t utf8_next(str s, uint32_t *cp);
 size_t utf8_encode(uint32_t cp, char out[4]); /* returns the bytes written */
 bool utf8_valid(str s);
-/* `s` without the bytes of characters that its ends cut in two. */
+/* s without incomplete characters at its ends. */
 str utf8_whole(str s);
-/* As many whole characters of `s` as out[size] has room for, and a NUL. */
+/* Copies as many whole characters of s as fit out[size] with a NUL. */
 void utf8_copy(char *out, size_t size, str s);
-size_t utf8_length(str s); /* code points; an invalid byte counts as one */
-size_t utf8_offset(str s,
-                   size_t code_points); /* byte offset of the n-th code point, s.n if beyond */
-/* Terminal columns: grapheme clusters, CJK and emoji two, combining marks none, control characters
- * as they are shown by utf8_escape_control (one each). */
+size_t utf8_length(str s); /* in code points; an invalid byte counts as one */
+/* Byte offset of the code point with this index, at most s.n. */
+size_t utf8_offset(str s, size_t code_points);
+/* Width in terminal columns, by grapheme cluster: CJK and emoji 2, combining marks 0, control
+ * characters 1. */
 int utf8_width(str s);
-/* The longest prefix, at a grapheme boundary, of at
- * most `columns` terminal columns; returns its bytes. */
+/* Bytes of the longest prefix of whole grapheme clusters that is at most `columns` wide. */
 size_t utf8_fit(str s, int columns);
 str utf8_lower(arena *a, str s); /* simple case mapping */
 str utf8_upper(arena *a, str s);

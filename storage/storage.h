@@ -1,18 +1,18 @@
 /*
- * storage.h - bytes on disk: tables, indexes, catalog and transactions in LMDB; CSV files; the KV
- * and answer cache.
+ * storage.h - files: tables, indexes, catalog and transactions in LMDB; CSV; the KV and answer
+ * cache.
  *
- *   store   one database: a directory with tables.mdb, cache.mdb, writer.lock; owns both LMDB
- *           environments
- *   txn     one transaction on tables.mdb with a snapshot of the catalog; owned by its caller, ends
- *           in commit or abort
- *   catalog immutable description of all objects as a transaction sees them; reference-counted, so
- *           that a statement can keep it after the transaction
+ *   store    one database: a directory with tables.mdb, cache.mdb, writer.lock; owns both LMDB
+ *            environments
+ *   txn      one transaction on tables.mdb with a snapshot of the catalog; its caller ends it with
+ *            txn_commit or txn_abort
+ *   catalog  the definitions of all tables, views and models in one transaction; immutable and
+ *            reference-counted, so that a statement can keep it after the transaction
  *
- * Thread rule: a store's transactions belong to one thread (the db's worker); cache_* may be called
- * from any thread. Ownership: cells that a scan or lookup returns point into the transaction's map
- * and live until the transaction's next write or its end; callers that keep them copy. Invariant: a
- * committed row survives a kill at any moment; losing cache.mdb loses nothing else.
+ * Threads: all transactions of a store belong to one thread (the db's worker); cache_* may be called
+ * from any. Ownership: cells returned by a scan or look-up point into the map and are valid until
+ * the transaction's next write or its end. Invariants: a committed row survives a kill at any
+ * moment; losing cache.mdb loses no row.
  */
 #ifndef KVASIR_STORAGE_H
 #define KVASIR_STORAGE_H
@@ -26,28 +26,27 @@
 typedef struct store store;
 
 typedef struct store_options {
-    /* a directory; NULL or ":memory:": a private one
-     * under $TMPDIR, without fsync, removed at close */
+    /* the directory; NULL or ":memory:": a private one in $TMPDIR, without fsync, removed at close */
     const char *path;
     bool read_only;
     bool must_exist;
     size_t cache_bytes; /* budget of cache.mdb; 0: 4 GiB */
-    /* NULL: beside the tables; in memory or read-only: the XDG cache (DIALECT 1) */
+    /* the cache's file; NULL: cache.mdb in the directory, or in the user's XDG cache directory if
+     * the database is in memory or read-only */
     const char *cache_path;
-    /* of tables.mdb, the largest it can grow; 0: 256 GiB, or what the system grants */
-    size_t map_bytes;
+    size_t map_bytes; /* largest size of tables.mdb; 0: 256 GiB, less under `ulimit -v` */
 } store_options;
 
-/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database, with what was found),
- * ERR_UNSUPPORTED (a newer format version; a network file system, by name). Sweeps orphaned
- * :memory: directories and clears stale readers. */
+/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database), ERR_UNSUPPORTED (another
+ * format version; a network file system). Also removes the :memory: directories of dead processes
+ * and LMDB's records of dead readers. */
 int store_open(const store_options *options, store **out, err *e);
-void store_close(store *s); /* NULL is fine; aborts what is open */
+void store_close(store *s); /* aborts open transactions; NULL is fine */
 const char *store_path(const store *s);
 bool store_is_memory(const store *s);
 bool store_is_read_only(const store *s);
-/* A compacted copy of tables.mdb as a new database directory, which is there once the copy is whole
- * and on the disk. ERR_CANCELLED soon after *cancel is true (NULL: never); ERR_IO, ERR_FULL. */
+/* Copies tables.mdb, compacted, into a new database directory, which appears only once the copy is
+ * complete and synced. ERR_CANCELLED, ERR_IO, ERR_FULL. */
 int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e);
 
 /* ---- the catalog ----------------------------------------------------------------------------- */
@@ -60,9 +59,8 @@ typedef struct column_def {
     str check_sql;   /* text of the column's CHECK; n = 0: none */
 } column_def;
 
-/* An index on columns of a table. The primary key is the index with
- * `primary` set, unless it is a single INTEGER column: then the column
- * is the rowid itself (table_def.rowid_column) and needs no index. */
+/* An index. The primary key is the index with `primary` set, except a single INTEGER column: that
+ * is the rowid itself (table_def.rowid_column) and has no index. */
 typedef struct index_def {
     uint32_t id;
     str name;
@@ -81,12 +79,12 @@ typedef struct table_def {
     index_def *indexes;
     int nchecks;
     str *checks;      /* table-level CHECK expressions, as text */
-    uint64_t version; /* raised by every commit that changed the table's rows or shape */
+    uint64_t version; /* incremented by every commit that changes its rows or columns */
 } table_def;
 
 typedef struct view_def {
     str name;
-    int ncolumns; /* 0: as the query names them */
+    int ncolumns; /* 0: the names of the query's columns */
     str *columns;
     str sql; /* the SELECT */
 } view_def;
@@ -103,7 +101,7 @@ typedef struct catalog {
     const model_def *models;
 } catalog;
 
-/* Names are compared without ASCII case. NULL when absent. */
+/* Look-up by name, ignoring ASCII case; NULL: not found. */
 const table_def *catalog_table(const catalog *c, str name);
 const view_def *catalog_view(const catalog *c, str name);
 const model_def *catalog_model(const catalog *c, str name);
@@ -113,20 +111,20 @@ const index_def *catalog_index(const catalog *c, str name, const table_def **tab
 
 typedef struct txn txn;
 
-/* How long and with what patience a write transaction waits for another process's. */
+/* How to wait for the write transaction of another process. */
 typedef struct txn_wait {
     int busy_timeout_ms;
     const atomic_bool *cancel; /* NULL: not cancellable */
 } txn_wait;
 
-/* Begins a snapshot (write = false) or takes writer.lock and begins a write transaction. ERR_BUSY
- * names the holder's pid; ERR_CANCELLED; ERR_IO for a read-only database. */
+/* Begins a read transaction, or locks writer.lock and begins a write transaction. ERR_BUSY names the
+ * pid that holds the lock; ERR_CANCELLED; ERR_IO for a read-only database. */
 int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e);
-int txn_commit(txn *t, err *e); /* frees t in every case; on failure nothing was written */
+int txn_commit(txn *t, err *e); /* frees t in every case; on an error nothing is written */
 void txn_abort(txn *t);         /* frees t; NULL is fine */
 bool txn_is_write(const txn *t);
-/* A statement inside a write transaction: everything since
- * savepoint is undone or kept as one. At most one is open. */
+/* Statement-level rollback inside a write transaction: changes since txn_savepoint are kept or undone
+ * together. At most one savepoint is open. */
 int txn_savepoint(txn *t, err *e);
 int txn_release(txn *t, err *e);
 void txn_rollback_to(txn *t);
@@ -139,21 +137,20 @@ const catalog *txn_catalog(txn *t);
 const catalog *catalog_retain(const catalog *c);
 void catalog_release(const catalog *c); /* NULL is fine */
 
-/* Catalog changes; need a write transaction. Definitions
- * are copied. ERR_BIND: the name is taken, or absent. */
-int catalog_create_table(txn *t, const table_def *def,
-                         err *e); /* ids and version are assigned; indexes[] of def are made too */
+/* Catalog changes, in a write transaction. Definitions are copied. ERR_BIND: the name is taken or
+ * does not exist. */
+/* Ids and version are assigned; the indexes of def are created with the table. */
+int catalog_create_table(txn *t, const table_def *def, err *e);
 int catalog_drop_table(txn *t, str name, err *e);
-/* Rewrites the definition; the rows are rewritten for added (NULL or `fill`) and dropped columns:
- * ERR_CANCELLED soon after *cancel is true (NULL: never). */
+/* Both rewrite all rows of the table; `fill`: the new column's value in existing rows. ERR_CANCELLED.
+ */
 int catalog_add_column(txn *t, str table, const column_def *column, value fill,
                        const atomic_bool *cancel, err *e);
 int catalog_drop_column(txn *t, str table, int column, const atomic_bool *cancel, err *e);
 int catalog_rename_table(txn *t, str from, str to, err *e);
-/* `renamed`: the table with the column's new name, there and in the texts of its CHECKs. */
+/* `renamed`: the definition with the new name in the column and in the texts of CHECKs. */
 int catalog_rename_column(txn *t, str table, int column, const table_def *renamed, err *e);
-/* Builds the index from the rows; ERR_CONSTRAINT names the first value that is there twice;
- * ERR_CANCELLED as above. */
+/* Builds the index. ERR_CONSTRAINT names the first duplicate of a unique index; ERR_CANCELLED. */
 int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
                          err *e);
 int catalog_drop_index(txn *t, str name, err *e);
@@ -162,87 +159,82 @@ int catalog_drop_view(txn *t, str name, err *e);
 int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e);
 int catalog_drop_model(txn *t, str name, err *e);
 
-/* Small facts kept beside the catalog (field orders,
- * learned output lengths, statistics): opaque bytes by key. */
+/* Key-value store beside the catalog, for field orders, learned output lengths, statistics. Keys and
+ * values are opaque bytes. */
 int meta_get(txn *t, str key, str *out, bool *found, err *e);
 int meta_put(txn *t, str key, str bytes, err *e);
 int meta_delete_prefix(txn *t, str prefix, err *e);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Inserts a row: ncolumns values of the columns' types or NULL. NOT NULL,
- * primary key and UNIQUE are checked here (ERR_CONSTRAINT names table,
- * column and value); CHECK and DEFAULT are exec's. *rowid: the row's. */
+/* Inserts a row of ncolumns values, each of its column's type or NULL; *rowid (may be NULL) is its
+ * rowid. Checks NOT NULL, primary key and UNIQUE (ERR_CONSTRAINT); CHECK and DEFAULT are evaluated by
+ * exec. */
 int table_insert(txn *t, const table_def *def, const value *row, int64_t *rowid, err *e);
-/* Puts `row` in the place of the row at rowid, by which it may get another (rowid_column). Errors as
- * table_insert's. */
+/* Replaces the row at rowid. A new value in rowid_column moves it. Errors as table_insert. */
 int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, err *e);
-int table_delete(txn *t, const table_def *def, int64_t rowid, err *e); /* its index entries, too */
-/* Deletes all rows, without reading them; *count: how many there were. */
+int table_delete(txn *t, const table_def *def, int64_t rowid, err *e);
+/* Deletes all rows without reading them; *count: their number. */
 int table_clear(txn *t, const table_def *def, uint64_t *count, err *e);
-/* The row, or *found = false. `row` has ncolumns entries. */
+/* Reads the row at rowid into ncolumns entries; *found = false: there is none. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
-/* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose
- * columns are `columns` (any, when ncolumns is 0), for ON CONFLICT. A row that could stand nowhere
- * (NOT NULL) is refused, as table_insert does. */
+/* For ON CONFLICT: finds the row that violates uniqueness with `row`, by the unique index or primary
+ * key over exactly `columns` (by any, when ncolumns is 0). ERR_CONSTRAINT if `row` has a NULL in a
+ * NOT NULL column. */
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e);
-int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exact, reads no row */
+int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exact, constant time */
 
-/* One bound on an index scan's columns; a bound with
- * n = 0 is open. Values are of the columns' types. */
+/* A bound on the leading columns of a scan's key. Values are of the columns' types. */
 typedef struct scan_bound {
     const value *values;
-    int n; /* leading index columns that are bound */
+    int n; /* number of columns bound; 0: open */
     bool inclusive;
-    bool not_null; /* a low bound by index: the column behind these is not NULL either */
+    bool not_null; /* low bound of an index: the column after these is not NULL */
 } scan_bound;
 
 typedef struct scan_spec {
     const table_def *table;
-    const index_def *index; /* NULL: by rowid; bounds then are one INTEGER */
+    const index_def *index; /* NULL: by rowid, whose bounds are one INTEGER */
     scan_bound low, high;
-    /* the highest keys first; rows of an index that are equal in all its columns still come by
-     * ascending rowid */
-    bool descending;
-    int first_rows;     /* > 0: so many are enough of the first batch, the next ones grow */
-    const int *columns; /* the columns to decode, in output order; -1 is the rowid */
+    bool descending;    /* by key; rows of equal index cells still by ascending rowid */
+    int first_rows;     /* > 0: rows of the first batch; later ones grow to BATCH_ROWS */
+    const int *columns; /* columns to decode, in output order; -1: the rowid */
     int ncolumns;
-    const atomic_bool *cancel; /* NULL: not cancellable; looked at within batches of an index */
+    const atomic_bool *cancel; /* checked within batches of an index scan; NULL: not cancellable */
 } scan_spec;
 
 typedef struct table_scan table_scan;
 
-/* Opens a scan before its first row; the spec is copied, the transaction must outlive the scan. */
+/* Opens a scan before its first row. The spec is copied, except `cancel`. */
 int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
-/* Fills `out` (columns as in the spec, allocated in out->mem by the scan, which resets nothing)
- * with up to BATCH_ROWS rows; rows = 0 at the end. In key order; NULLs are lowest and are found
- * only by low bounds that are open or NULL. */
+/* Sets `out` to the next up to BATCH_ROWS rows in key order, columns as in the spec, allocated in
+ * out->mem; rows = 0 at the end. NULLs are lowest: only a low bound that is open or NULL includes
+ * them. */
 int scan_next(table_scan *s, batch *out, err *e);
 void scan_close(table_scan *s); /* NULL is fine */
 
-/* Rowids on the heap. Zero-initialise; free with rowid_list_free. */
+/* A list of rowids on the heap. Zero-initialise. */
 typedef struct rowid_list {
     int64_t *ids;
     size_t n, capacity;
 } rowid_list;
 
 int rowid_list_add(rowid_list *l, int64_t rowid, err *e); /* ERR_FULL */
-void rowid_list_sort(rowid_list *l);                      /* ascending, each once */
+void rowid_list_sort(rowid_list *l);                      /* ascending, duplicates removed */
 int rowid_compare(const void *a, const void *b);          /* of two int64_t, for qsort */
 void rowid_list_free(rowid_list *l);
-/* Points an open scan at other bounds of its index or of the rowids, and at their beginning. */
+/* Restarts an open scan with other bounds. */
 int scan_rebind(table_scan *s, const scan_bound *low, const scan_bound *high, err *e);
-/* Appends the rowids of an index scan's entries, from
- * where it stands to its high bound, in key order. */
+/* Appends the rowids of an index scan's remaining entries, in key order. */
 int scan_rowids(table_scan *s, rowid_list *out, err *e);
-/* From now on the scan gives the rows listed, in the list's order, but for those that are not
- * there; the list stays the caller's and must outlive the scan or its next scan_rebind. */
+/* Restarts the scan over the listed rows, in the list's order; rowids without a row are skipped. The
+ * list must outlive the scan or its next scan_rebind. */
 void scan_listed(table_scan *s, const rowid_list *rows);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* A cell of the joint sample: rows of equal value have equal ids, 0, 1, … within a column. */
+/* A cell of the joint sample: equal values of a column have equal ids, numbered from 0. */
 #define JOINT_NULL UINT32_MAX
 typedef struct joint_cell {
     uint32_t id, bytes;
@@ -251,82 +243,81 @@ typedef struct joint_cell {
 typedef struct column_stats {
     double distinct, null_fraction, average_bytes, p90_bytes;
     value low, high;
-    int ncommon; /* most common values, at most 8 */
-    value common[8];
+    int ncommon;
+    value common[8]; /* most common values, descending */
     double common_fraction[8];
-    joint_cell *joint; /* njoint cells, row by row the same rows in every column */
+    joint_cell *joint; /* [njoint] cells of the joint sample, whose rows all columns share */
 } column_stats;
 
 typedef struct table_stats {
-    uint64_t rows;
+    uint64_t rows;         /* exact */
     bool analyzed;         /* false: only `rows` is known */
-    uint64_t counted_rows; /* those the rest was counted over */
+    uint64_t counted_rows; /* rows at the time of counting */
     int ncolumns, njoint;
     column_stats *columns;
 } table_stats;
 
-/* Reads the whole table and keeps the result. */
+/* ANALYZE: reads the whole table and stores its statistics. */
 int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
-/* What is known: the row count always (exact), the rest if it was counted, by ANALYZE or while many
- * rows were written; distinct values are scaled to the rows of now. The joint sample only where it
- * is asked for: reading it costs more than a look-up by key. Allocated in `a`. */
+/* The statistics of a table, allocated in `a`. Without stored ones only `rows` is set. Distinct
+ * counts are scaled to the current number of rows. `joint`: read the joint sample as well, which
+ * costs more than a look-up by key. */
 int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 
-/* Counting rows while they are written: resume, feed each batch
- * with its rows' ids, keep. Resume takes up what is known of the
- * rows already there, and reads them where nobody has counted them. */
+/* Statistics of rows while they are written: resume, feed each batch, keep. Resume loads the counts
+ * of the existing rows, or reads the table if there are none. */
 typedef struct stats_feed stats_feed;
 int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e);
-void stats_feed_rows(stats_feed *f, const batch *rows,
-                     const int64_t *rowids); /* columns as the table's */
+/* The batch has the table's columns. */
+void stats_feed_rows(stats_feed *f, const batch *rows, const int64_t *rowids);
 int stats_feed_keep(stats_feed *f, txn *t, const table_def *def, err *e);
 void stats_feed_free(stats_feed *f); /* NULL is fine */
 
 /* ---- CSV ------------------------------------------------------------------------------------- */
 
-/* 0 and AUTO mean: find out from the records in the first MiB. */
+/* 0 and AUTO: detected from the first MiB. */
 typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_header;
 typedef struct csv_options {
-    char delimiter; /* ',', '\t', ';', '|' are tried */
+    char delimiter; /* 0: detected among ',', '\t', ';', '|' */
     csv_header header;
-    str null_text;             /* an unquoted cell equal to this is NULL; default: the empty text */
-    bool all_text;             /* no type sniffing */
-    bool own_types;            /* the caller has types of its own: no hint that they were guessed */
-    const atomic_bool *cancel; /* looked at while a pipe gives nothing; NULL: not cancellable */
+    str null_text;             /* an unquoted cell with this text is NULL */
+    bool all_text;             /* all columns are TEXT */
+    bool own_types;            /* the caller chose the types: errors do not call them guessed */
+    const atomic_bool *cancel; /* checked while waiting for a pipe; NULL: not cancellable */
 } csv_options;
 
 typedef struct csv csv;
 
-/* Opens a CSV or TSV file (RFC 4180, CRLF or LF, gzip by
- * its magic, "-" is standard input). ERR_IO names the file. What comes once, as from a pipe, can be
- * opened again as long as no row was read; waiting for it ends with ERR_CANCELLED. */
+/* Opens a CSV or TSV file: RFC 4180, CRLF or LF, plain or gzipped; "-" is standard input. A pipe can
+ * be opened again as long as no row was read from it. ERR_IO, ERR_CORRUPT, ERR_UNSUPPORTED (UTF-16,
+ * JSON), ERR_CANCELLED. */
 int csv_open(const char *path, const csv_options *options, csv **out, err *e);
 void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);
-str csv_column_name(const csv *c, int column); /* header, or column1, column2, …; made distinct */
-value_type csv_column_type(const csv *c, int column); /* sniffed: BOOLEAN, INTEGER, REAL or TEXT */
-/* Cells so far that were not UTF-8: each such byte was
- * read as Windows-1252. *first_line (may be NULL): where. */
+str csv_column_name(const csv *c, int column); /* of the header, or column1, …; all different */
+value_type csv_column_type(const csv *c, int column); /* detected: BOOLEAN, INTEGER, REAL, TEXT */
+/* Number of cells so far with bytes that are not UTF-8, which were read as Windows-1252; *first_line
+ * (may be NULL) is the line of the first. */
 int64_t csv_recoded(const csv *c, int64_t *first_line);
-/* Reads up to BATCH_ROWS rows (fewer, where there are thousands of columns) as `types` (ncols
- * entries, one a column of the file) into `out`, allocated in out->mem; rows = 0 at the end. A cell
- * that does not convert, and a row of another width, are errors that name file, line, column and value (ERR_TYPE, ERR_CORRUPT). `lines` (may be
- * NULL): the line each row starts on. */
+/* Reads the next rows into `out`, allocated in out->mem: up to BATCH_ROWS, fewer with thousands of
+ * columns; rows = 0 at the end. types[i]: the type of the file's column i. ERR_TYPE for a cell that
+ * does not convert, ERR_CORRUPT for a row of another width; messages name file, line, column, value.
+ * lines[i] (may be NULL): the line where row i starts. */
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
-/* Appends one row as CSV. NULL is null_text, usually empty; a value that reads the same is quoted,
- * and so is "". A BLOB is \x00ff, which csv_next reads into a column of that type. */
+/* Appends a row as a line of CSV, which csv_next reads back. NULL is written as null_text; the empty
+ * text and a text equal to null_text are quoted; a BLOB is written as \x00ff. */
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text);
 
 /* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------- */
 
-/* Values are checked as far as their checksum and the identity
- * bytes that the caller gave; what is off is a miss, is deleted and
- * counted. Nothing here ever fails a query: get says no, put drops. */
+/* Every read compares the value's checksum and the caller's identity bytes; a value that fails is a
+ * miss and is deleted. The cache never makes a query fail: errors turn reads into misses and writes
+ * into drops. */
 typedef struct cache cache;
 typedef enum cache_space { CACHE_KV, CACHE_ANSWERS } cache_space;
 typedef enum cache_policy { CACHE_FIFO, CACHE_LRU, CACHE_COST } cache_policy;
 
-/* Of one space; hits and misses are this process's. */
+/* Figures of one space; hits and misses count this process only. */
 typedef struct cache_space_stats {
     uint64_t entries, bytes, hits, misses, pinned, pinned_bytes;
 } cache_space_stats;
@@ -334,66 +325,62 @@ typedef struct cache_space_stats {
 typedef struct cache_stats {
     uint64_t blocks, answers, bytes, budget_bytes;
     uint64_t hits, misses, corrupt, evicted, dropped, written;
-    bool writing; /* false after a failed write or on a read-only directory */
-    char why_not[256];
+    bool writing;            /* false: read-only, or after a failed write */
+    char why_not[256];       /* the reason */
     cache_space_stats of[2]; /* by cache_space */
 } cache_stats;
 
-/* What a name's pins came to: records, and stored blocks among them. */
+/* Result of pinning or unpinning a name. */
 typedef struct cache_pins {
-    uint64_t records, blocks, bytes;
+    uint64_t records; /* removed by cache_unpin */
+    uint64_t blocks;  /* of these in the cache */
+    uint64_t bytes;   /* of these blocks */
 } cache_pins;
 
-/* One stored value, as the index knows it. */
+/* A stored value, without its bytes. */
 typedef struct cache_item {
     hash128 key, parent;
-    uint64_t bytes, used; /* used: larger is later */
+    uint64_t bytes, used; /* used: time of the last use in ticks of the cache's clock */
     uint32_t hits, children;
     double cost;
 } cache_item;
 
-/* The store's cache, opened (and checked after an unclean end) on first use; NULL only when it
- * cannot be used at all, with the reason in *e. */
+/* The store's cache, opened and checked on first use; NULL with *e set: it cannot be used. */
 cache *store_cache(store *s, err *e);
-/* Copies the value of `key` into `out` (exactly `bytes` for KV) or appends it to `answer`.
- * `identity` must equal what was put. */
+/* Copies the value into out[bytes], whose size it must have, or (answer != NULL) appends it to
+ * `answer`. False: a miss. */
 bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes,
                buf *answer);
-/* Has the system read the value's pages ahead of a cache_get; false: there is none. */
+/* Asks the kernel to read the value's pages ahead; false: not stored. */
 bool cache_prefetch(cache *c, cache_space space, hash128 key);
-/* Queues a write; never waits for the disk. `cost` in ms
- * to compute again, `parent` the block above (zero: none). */
+/* Queues a write without waiting for the disk. cost: milliseconds to compute the value again. parent:
+ * key of the block above, zero for none. */
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
                str value);
-void cache_flush(cache *c); /* waits until what was put is committed */
-/* Sets the budget (at least 1 MiB) and the eviction policy. False: there is no address space for
- * the larger budget, and the old one is kept. */
+void cache_flush(cache *c); /* waits until all queued writes are committed */
+/* Sets the budget (at least 1 MiB) and the eviction policy. False: no address space for a larger
+ * budget; the old one stays. */
 bool cache_configure(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
-/* True once a write has failed, and from then on; appends the reason. A cache that was opened
- * read-only has not failed. */
+/* True after a write has failed, and appends the reason; false for a cache opened read-only. */
 bool cache_failed(cache *c, buf *why);
-/* Keeps those of the KV blocks that are stored from being evicted
- * until the name is unpinned or the cache cleared. ERR_FULL, and
- * nothing changes, where pins would take more than half of the budget. */
+/* Protects the stored ones among these KV blocks from eviction, until the name is unpinned or the
+ * cache is cleared. ERR_FULL, with nothing changed: pins would take more than half of the budget. */
 int cache_pin(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e);
 int cache_unpin(cache *c, str name, cache_pins *out, err *e);
-/* All values of a space, in no order; returns their number. */
+/* Lists all values of a space, unordered, in `a`; returns their number. */
 size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
-/* Appends the identity that a value was stored with (not its
- * checksum's judgement: for showing, not for answering). */
+/* Appends the identity of a stored value. The checksum is not verified: for display only. */
 bool cache_identity(cache *c, cache_space space, hash128 key, buf *out);
-/* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): how many. */
+/* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): their number. */
 int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *deleted, err *e);
-/* Opaque bytes by key, stored in the cache's file and lost with it. cache_meta_get appends them;
- * false: there are none, or they are damaged. */
+/* Key-value pairs in the cache's file, lost with it. cache_meta_get appends the value; false: missing
+ * or damaged. */
 bool cache_meta_get(cache *c, str key, buf *out);
 int cache_meta_put(cache *c, str key, str bytes, err *e);
-/* Walks every page of a cache.mdb that nobody has open, without LMDB: 0,
- * or ERR_CORRUPT with what is wrong and on which page. Every opening that
- * is alone does this first, so that LMDB never meets a damaged page. */
+/* Verifies every page of a cache.mdb that no process has open, without using LMDB. ERR_CORRUPT names
+ * the page and its fault. Run before LMDB opens the file, which trusts its pages. */
 int cache_check(const char *path, err *e);
-int cache_check_tree(const char *path); /* the same, as 0 or 1 */
 
 #endif

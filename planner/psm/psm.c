@@ -1,8 +1,8 @@
 /*
- * psm.c - the solver's front: which strategy is used, and what becomes of its orders.
+ * psm.c - psm_solve: carries out a strategy and fills in the result.
  *
- * Invariant: whatever the search proposes, each row keeps each of its fields exactly once, and
- * psm_result's counts are taken from the finished orders, never from the search's own estimate.
+ * Invariants: each row has each field exactly once; the counts in psm_result are taken from the
+ * finished orders, not from the search's estimates.
  */
 #include "psm_int.h"
 
@@ -19,7 +19,7 @@ const char *psm_strategy_name(psm_strategy s) {
 /* ---- groups of equal order ------------------------------------------------------------------- */
 
 typedef struct order_count {
-    const uint8_t *order; /* of the first row that has it */
+    const uint8_t *order; /* in the result, of the first such row */
     uint32_t rows;
     int fields;
 } order_count;
@@ -31,7 +31,7 @@ static int present_fields(const psm_table *t, const uint8_t *order, uint32_t row
     return n;
 }
 
-/* The entry of an order, which is new when it counts no rows. */
+/* The entry of an order; a new one has 0 rows. */
 static order_count *find_order(scratch *mem, hash_index *by_order, order_count *all,
                                const uint8_t *order, int fields) {
     uint64_t hash = hash64(order, (size_t)fields, (uint64_t)fields);
@@ -59,7 +59,7 @@ static void keep_largest(psm_result *result, const order_count *c) {
     result->groups[at] = (psm_group){.order = c->order, .fields = c->fields, .rows = c->rows};
 }
 
-/* Listed in the order in which the rows are sent, so that equal sizes keep it. */
+/* Counts the rows of each field order; groups of equal size are listed in sending order. */
 static void count_orders(const psm_table *t, psm_result *result) {
     scratch_mark mark = scratch_save(t->mem);
     order_count *all = SCRATCH_ARRAY(t->mem, order_count, t->rows);
@@ -87,7 +87,7 @@ static bool is_permutation(const uint8_t *order, int n) {
     return set_size(seen) == n;
 }
 
-/* An order of fields per row with its rows sorted and counted. */
+/* A solution: field orders, sorted rows, and the units they share. */
 typedef struct candidate {
     psm_paths paths;
     uint32_t *rows;
@@ -122,8 +122,8 @@ static void candidate_grouped(psm_search *s, candidate *c, psm_single *one) {
     candidate_count(s->t, c);
 }
 
-/* The better of the searched order and v1's: the search
- * counts whole cells, v1 may be lucky in their beginnings. */
+/* The better of the searched order and score_order. The search counts equal cells, so score_order
+ * may share more leading units of different cells. */
 static void candidate_best_fixed(const psm_table *t, candidate *c, const psm_single *one) {
     candidate_one_order(t, c, t->score_order);
     scratch_mark mark = scratch_save(t->mem);
@@ -145,8 +145,8 @@ static psm_search open_search(psm_table *t, const psm_options *options) {
     return s;
 }
 
-/* Does grouping save so many percent of the units that the fixed order computes, and at least one?
- */
+/* Whether grouping saves at least `percent` of the units that the fixed order computes, and at least
+ * one unit. */
 static bool grouping_pays(const psm_table *t, const candidate *grouped, const candidate *fixed,
                           uint32_t percent) {
     uint64_t computed = t->units - fixed->shared;
@@ -157,9 +157,9 @@ static bool grouping_pays(const psm_table *t, const candidate *grouped, const ca
 enum { AUTO_PERCENT = 10, SAMPLE_PERCENT = 2 };
 enum { SAMPLE_ROWS = 4096, SAMPLE_RUN = 32, SAMPLED_FROM = 8 * SAMPLE_ROWS };
 
-/* Runs of neighbouring rows, evenly spaced: what stands together in a
- * table or a join is often alike. A sample shows less sharing than the
- * whole, so it rules grouping out only where it finds next to nothing. */
+/* Solves a sample of a large table: evenly spaced runs of neighbouring rows, which are often similar.
+ * A sample shares less than the whole table, so it rules grouping out only if it gains almost nothing
+ * there. */
 static bool sample_rules_out(const psm_input *in, const psm_options *options, scratch *mem) {
     if (in->rows <= SAMPLED_FROM)
         return false;
@@ -207,8 +207,7 @@ static candidate solve_off(const psm_table *t, const psm_options *options) {
     return c;
 }
 
-/* Both from one search. `percent`: what grouping must
- * save of the units that the best fixed order computes. */
+/* Grouped if it saves `percent` of the units that the best fixed order computes, else that order. */
 static candidate solve_grouped(psm_table *t, const psm_options *options, uint32_t percent,
                                psm_result *result) {
     psm_search s = open_search(t, options);

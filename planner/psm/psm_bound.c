@@ -1,16 +1,15 @@
 /*
- * psm_bound.c - how much whole cells can share at most, by duality.
+ * psm_bound.c - an upper bound of what equal cells can share, by Lagrangian duality.
  *
- * Relaxation: a row picks a chain of sets from the empty one upwards; going from S to S + c it pays
- * for the cells of c together with the rows of its group in S + c, whatever the order of what came
- * before. Every division of a group's cells among its rows ("weights" that add up to the cells'
- * units) gives a lower bound of what has to be computed: the sum over rows of the cheapest chain
- * under it. Equal weights are a start; multiplicative ascent then moves weight to the rows that use
- * a group from those that do not.
+ * Relaxation: each row chooses a chain of sets from the empty one upwards. In the step from S to S+c
+ * the rows of a group of S+c pay together for one copy of its cells. Any weights that divide this
+ * cost among the group's rows give a lower bound of the units to compute: the sum over rows of the
+ * cheapest chain. Equal weights are the start; multiplicative ascent then moves weight from the rows
+ * that do not use a group to those that do.
  *
- * Invariant: weights of a group never add up to more than its cells, so every iterate is a valid
- * bound and the best one counts. Where the lattice was cut, what lies beyond is taken at its
- * cheapest, and weights stay equal.
+ * Invariant: the weights of a group add up to at most the cost of its cells, so every iterate is a
+ * valid bound; the best one is returned. Where the lattice was cut, the cheapest continuation is
+ * assumed and the weights stay equal.
  */
 #include "psm_int.h"
 
@@ -19,20 +18,20 @@
 typedef struct edge {
     uint32_t from, to; /* sets */
     uint8_t atom;
-    uint32_t *at;  /* [active of `to`] the row's place in `from` */
+    uint32_t *at;  /* [active of `to`] the row's index in `from` */
     float *weight; /* [active of `to`] */
     uint8_t *used; /* [active of `to`] USED, and HANDLED at a group's first row */
 } edge;
 
 enum { USED = 1, HANDLED = 2 };
 
-/* One set's state: the cheapest continuation of each active row. */
+/* The cheapest continuation of each active row of a set. */
 typedef struct stage {
     uint32_t *group; /* [active] */
-    float *rest;     /* [active] what remains if the row shares nothing from here on */
-    float *least;    /* [active] */
-    uint32_t *edge;  /* [active] the first step of the cheapest chain, or SET_NONE */
-    uint32_t *place; /* [active] where that step leads */
+    float *rest;     /* [active] cost if the row shares nothing from here on */
+    float *least;    /* [active] cost of the cheapest chain */
+    uint32_t *edge;  /* [active] first edge of that chain, or SET_NONE */
+    uint32_t *place; /* [active] the row's index in the set that edge leads to */
 } stage;
 
 typedef struct step_taken {
@@ -91,8 +90,7 @@ static uint32_t set_index(const bounder *b, const lattice_set *set) {
     return (uint32_t)(set - b->l.set);
 }
 
-/* Opens the steps from one set to those above it; stages
- * are opened by the first step that reaches them. */
+/* Opens the edges from one set upwards, and the stages they lead to. */
 static void edges_from(bounder *b, uint32_t from) {
     const lattice_set *set = &b->l.set[from];
     for (uint32_t k = 0; k < set->active; k++)
@@ -140,8 +138,7 @@ static void open_all(bounder *b) {
     }
 }
 
-/* Below a cut a row may still share any atom, with no
- * more rows than have its value and are with it now. */
+/* Beyond a cut a row may share any atom, at best with all rows of its group that have its value. */
 static void cheapest_beyond(const bounder *b, uint32_t i) {
     const lattice_set *set = &b->l.set[i];
     const psm_table *t = b->l.s->t;
@@ -164,8 +161,8 @@ static void cheapest_beyond(const bounder *b, uint32_t i) {
 
 /* ---- one iterate ----------------------------------------------------------------------------- */
 
-/* Steps were opened from small sets to large ones;
- * backwards, a set is finished before it is stepped to. */
+/* Edges lead from small sets to large ones; in reverse order the chains from a set are known before
+ * an edge into it is relaxed. Returns the sum over all rows. */
 static double cheapest_chains(bounder *b) {
     for (uint32_t i = 0; i < b->l.sets; i++) {
         const stage *st = &b->stage[i];
@@ -210,7 +207,8 @@ static uint32_t mark_chains(bounder *b) {
     return n;
 }
 
-/* Weights of the rows that use the group grow, then all are scaled to add up to its cells. */
+/* Multiplies the weights of the rows that use the group by `factor`, then scales all of them to the
+ * cost of its cells. */
 static void reweigh_group(const bounder *b, const edge *e, uint32_t g, float factor) {
     const lattice_set *set = &b->l.set[e->to];
     const psm_atom *a = &b->l.s->t->atom[e->atom];
@@ -251,7 +249,7 @@ static void reweigh(bounder *b, uint32_t taken, float factor) {
 
 enum { ASCENT_STEPS = 40, ASCENT_ENTRIES = 1 << 28 };
 
-/* Stops where at most NEAR of all units are left between the bound and a solution. */
+/* The ascent stops when bound and solution differ by at most this fraction of all units. */
 #define NEAR 0.004
 
 static double ascend(bounder *b, double enough) {
@@ -266,8 +264,7 @@ static double ascend(bounder *b, double enough) {
     return best;
 }
 
-/* Each step keeps some dozen bytes a row; beyond this many the lattice is cut and the bound looser.
- */
+/* Limits the lattice's memory; a cut lattice gives a looser bound. */
 enum { BOUND_VISITS = 24 << 20 };
 
 double psm_bound(psm_search *s, uint64_t reached) {
@@ -285,13 +282,13 @@ double psm_bound(psm_search *s, uint64_t reached) {
     for (uint32_t i = 0; i < b.l.sets && b.cut; i++)
         if (b.stage[i].group != NULL)
             cheapest_beyond(&b, i);
-    double keys = 0; /* units of fields that never share a cell */
+    double keys = 0; /* units of atoms without repeated values, which share no cell */
     for (int i = 0; i < t->atoms; i++)
         for (int k = 0; k < t->atom[i].fields && !(t->searched & set_of(i)); k++)
             keys += (double)t->column[t->atom[i].field[k]].units;
     double computed = (double)(t->units - reached) - NEAR * (double)t->units - keys;
     computed = ascend(&b, computed) + keys;
     scratch_restore(s->mem, mark);
-    /* Sums of floats may be off by a few units in the last place, in either direction. */
+    /* The factor covers rounding errors of float sums. */
     return 1 - computed * (1 - 1e-5) / (double)t->units;
 }

@@ -1,34 +1,37 @@
 /*
- * psm_dp.c - the subset programme: the best prefix tree with one atom per node, and what to do with
- * the rows that find themselves alone in it.
+ * psm_dp.c - dynamic programming over the lattice of atom sets: the best prefix tree with one atom
+ * per node.
  *
- *   save(g, S) = max over atoms c that may follow S of
- *                sum over the groups h of S+c inside g of  (|h| - 1) * cost(c in h) + save(h, S+c)
- *                + what the different values of c in g begin alike with, names included (estimated)
+ *   saving(g, S) = max over atoms c that may follow S of
+ *                  sum over the groups h of S+c inside g of
+ *                      (|h| - 1) * cost(c in h) + saving(h, S+c)
+ *                  + common leading units, with names, of the different values of c in g (estimated)
  *
- * Invariant: on the way down each row is in at most one problem at a time, and every problem has
- * fewer rows or fewer atoms than the one it comes from. Rows alone under the chosen atom are a
- * problem of their own at the same node, and so are the groups of a set below which the lattice was
- * cut.
+ * The savings are computed from large sets to small ones; then the rows follow the choices from the
+ * empty set upwards. Rows whose value of the chosen atom is unique in their group become a problem of
+ * their own at that node, and so do the groups of a set below which the lattice was cut.
+ *
+ * Invariant: each row is in at most one open problem, and every problem has fewer rows or fewer
+ * atoms than the one it comes from.
  */
 #include "psm_int.h"
 
-/* ---- upwards: what each group saves ---------------------------------------------------------- */
+/* ---- savings --------------------------------------------------------------------------------- */
 
-/* What one choice saves in one group of a set. */
+/* What one choice of atom saves in one group of a set. */
 typedef struct tally {
     uint64_t units;
-    uint32_t in;     /* rows that are in a group of the next set */
-    uint32_t values; /* such groups, the absent value's not counted */
+    uint32_t in;     /* rows in a group of the next set */
+    uint32_t values; /* groups of the next set, without the absent value's */
 } tally;
 
-/* What so many different values begin alike with, names included. */
+/* Estimated common leading units, with names, of `values` different values. */
 static uint64_t common_units(const common_curve *curve, uint64_t values) {
     return values < 2 ? 0 : (values - 1) * curve->at[63 - __builtin_clzll(values)] / 16;
 }
 
-/* Adds up the groups of `next` by the group of `set` they
- * lie in. Returns what whole cells share if all go on alike. */
+/* Adds each group of `next` to the tally of its group in the set below. Returns the units of equal
+ * cells shared if all groups choose this atom. */
 static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const lattice_set *next,
                            tally *sum) {
     uint64_t gain = 0;
@@ -65,8 +68,8 @@ static void choose(const psm_search *s, lattice_set *set, int atom, const lattic
     }
 }
 
-/* Atoms in which all rows of all groups differ can
- * only come last: the best of them by its beginnings. */
+/* Atoms whose values differ in all rows of all groups can only be sent last: `last` is the highest
+ * curve of them. */
 static void choose_last(lattice_set *set, const common_curve *last) {
     for (uint32_t g = 0; g < set->groups; g++) {
         uint64_t begun = common_units(last, set->start[g + 1] - set->start[g]);
@@ -122,10 +125,10 @@ static void lattice_solve(lattice *l) {
     }
 }
 
-/* ---- downwards ------------------------------------------------------------------------------- */
+/* ---- following the choices ------------------------------------------------------------------- */
 
-/* The problems that a walk leaves: disjoint sets of rows, each with the atoms it may still order.
- */
+/* A problem left by a walk: rows from `start` in walk.row to the next problem's, and the atoms still
+ * to be ordered. */
 typedef struct leftover {
     uint32_t start;
     field_set atoms;
@@ -134,7 +137,7 @@ typedef struct leftover {
 typedef struct walk {
     uint32_t *row; /* [rows of the problem] */
     uint32_t rows;
-    leftover *problem; /* [rows of the problem / 2], one of fewer than two rows is not kept */
+    leftover *problem; /* [rows of the problem / 2]; each has at least two rows */
     uint32_t problems;
 } walk;
 
@@ -154,7 +157,8 @@ static void send_atom(psm_search *s, int atom, uint32_t row) {
         order[(*depth)++] = a->field[i];
 }
 
-/* Sends rows on by their choice; group_of has the groups of `next` by their first rows. */
+/* Sends the chosen atom in all rows of a group that share its value with another row. group_of has
+ * the groups of `next` by their first rows. */
 static void walk_group(lattice *l, const lattice_set *set, uint32_t g, lattice_set *next, walk *w) {
     psm_search *s = l->s;
     int atom = set->choice[g];
@@ -217,8 +221,8 @@ static void walk_set(lattice *l, const lattice_set *set, walk *w) {
 
 /* ---- one order for all rows ------------------------------------------------------------------ */
 
-/* Follows the choice that is best if all groups choose alike, as far as the lattice goes. Below a
- * cut the groups are kept, to be continued with. */
+/* Appends the choices that are best if all groups make the same, up to the lattice's end or a cut,
+ * and keeps the groups there. */
 static void single_follow(const lattice *l, psm_single *one) {
     const lattice_set *set = &l->set[0];
     while (set->one_choice != CHOICE_NONE && (!set->open || set == l->set)) {
@@ -262,8 +266,8 @@ static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int 
     return sum;
 }
 
-/* The next field is the one in which the rows still together have most units in common; the rest
- * follow by score, for hardly any two rows get there together. */
+/* Appends the field with the most common leading units among the rows still equal, then the rest by
+ * score: hardly any two rows are equal up to there. */
 static void single_finish(psm_search *s, psm_single *one) {
     const psm_table *t = s->t;
     field_set left = 0;
@@ -291,8 +295,8 @@ static void single_finish(psm_search *s, psm_single *one) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* Atoms of one value in all rows stand first: all
- * share them, and the lattice is spared their subsets. */
+/* Sends the atoms with a single value in these rows first; returns the others. This halves the
+ * lattice per atom. */
 static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms) {
     field_set rest = atoms;
     for (field_set left = atoms; left != 0; left &= left - 1) {
@@ -310,7 +314,7 @@ static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, fi
     return rest;
 }
 
-/* one: NULL, or where to keep the best single order that this problem's lattice shows. */
+/* one: also store the best single order of this problem's lattice; NULL: not wanted. */
 static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms,
                        psm_single *one) {
     if (one == NULL) {
@@ -345,10 +349,8 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
     scratch_restore(s->mem, mark);
 }
 
-/* ---- the search ------------------------------------------------------------------------------ */
-
-/* A visit that finds company is kept as four bytes, so the
- * second bounds the memory of one lattice: some 400 MB. */
+/* A visited row that shares its value takes four bytes, so MOST_VISITS limits a lattice to about
+ * 400 MB. */
 enum { VISITS_PER_ROW = 200, MOST_VISITS = 96 << 20 };
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem) {

@@ -1,5 +1,5 @@
 /*
- * psm_evaluate.c - counts what given orders share, with the same table and tree as the solver uses.
+ * psm_evaluate.c - psm_evaluate: counts the units that given orders share.
  */
 #include "psm_int.h"
 
@@ -13,8 +13,8 @@ static void take_orders(const psm_table *t, const uint8_t *field_order, psm_path
     memset(p->depth, t->fields, t->rows);
 }
 
-/* Cells of two columns may be the same units and so have one rank; here only (field, value) counts:
- * the same table with ranks of its own. */
+/* Counts on a copy of the table with a rank per (field, value): in the original, equal units of
+ * different columns have one rank. */
 uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows) {
     scratch_mark mark = scratch_save(t->mem);
     psm_table cells = *t;

@@ -1,16 +1,14 @@
 /*
- * psm_fd.c - finds fields tied by functional dependency, exactly, and makes the atoms the search
- * moves.
+ * psm_fd.c - finds functional dependencies between fields, and makes the atoms of the search.
  *
- * Invariant: fields that determine each other stand together in every order (an atom), and a field
- * stands behind the fields it determines. Neither loses anything: rows that agree on a field agree
- * on what it determines, so moving the determined field forward never splits a node of the prefix
- * tree that was not split already.
+ * Fields that determine each other form an atom; a field is sent after the fields it determines.
+ * Neither costs anything: rows that agree on a field agree on what it determines, so sending the
+ * determined field earlier splits no group. Dependencies are verified on all rows.
  */
 #include "psm_int.h"
 
-/* Does every value of a go with one value of b? to: [distinct
- * of a], scratch. Most pairs fail within a few rows. */
+/* Whether each value of a occurs with a single value of b. to: [a->distinct] work space. Most pairs
+ * fail within a few rows. */
 static bool determines(const psm_table *t, const psm_column *a, const psm_column *b, uint32_t *to) {
     memset(to, 0xff, sizeof *to * a->distinct);
     for (uint32_t r = 0; r < t->rows; r++) {
@@ -23,7 +21,8 @@ static bool determines(const psm_table *t, const psm_column *a, const psm_column
     return true;
 }
 
-/* The ranks of a column's present values, ascending. seen: [ranks] scratch. */
+/* Writes the ranks of a column's values, without the absent one, ascending; returns their number.
+ * seen: [ranks] work space. */
 static uint32_t sorted_ranks(const psm_column *c, uint32_t *seen, uint32_t *out) {
     uint32_t low = UINT32_MAX, high = 0, n = 0;
     for (uint32_t v = 0; v < c->absent; v++) {
@@ -41,8 +40,8 @@ static uint32_t sorted_ranks(const psm_column *c, uint32_t *seen, uint32_t *out)
     return n;
 }
 
-/* Fills common->at[k] with the mean of what neighbours among 2^k evenly spaced values share, in
- * sixteenths of a unit; returns the most, which all the values have. */
+/* Fills the curve from 2, 4, 8, … evenly spaced values; returns the sum of the units that
+ * neighbouring values share, at its maximum over these. */
 static uint64_t measure_common(const psm_table *t, const uint32_t *rank, uint32_t n,
                                common_curve *common) {
     uint64_t sum = 0, most = 0;
@@ -72,7 +71,7 @@ static void add_cost(const psm_table *t, psm_atom *a, int f) {
         a->cost[v] += c->cost[other[v]];
 }
 
-/* total: what each field's values share, common: the same by their number. */
+/* total, common: of each field, from measure_common. */
 static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *total,
                         const common_curve *common) {
     for (int i = 1; i < a->fields; i++) {
@@ -96,7 +95,8 @@ static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *total,
     }
 }
 
-/* A key (no value twice) determines everything and shares nothing: it is left alone. */
+/* A field without repeated values is an atom of its own: it determines all fields, but shares none
+ * of its cells. */
 static void add_to_atoms(psm_table *t, int f, uint32_t *to) {
     const psm_column *c = &t->column[f];
     for (int i = 0; i < t->atoms && c->distinct < t->rows; i++) {

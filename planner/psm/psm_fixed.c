@@ -1,10 +1,9 @@
 /*
- * psm_fixed.c - one field order for all rows: v1's score, and what completes a row's order.
+ * psm_fixed.c - field orders by score, and completion of partial orders.
  */
 #include "psm_int.h"
 
-/* v1: average length * N / cardinality. Average length * N is the units of the column. Compared
- * exactly, by cross multiplication; ties keep the order of the fields as written. */
+/* Compares units / cardinality exactly, by cross multiplication. Ties keep the input order. */
 static bool scores_higher(const psm_column *a, const psm_column *b) {
     unsigned __int128 left = (unsigned __int128)a->units * BASE_MAX(b->absent, 1u);
     unsigned __int128 right = (unsigned __int128)b->units * BASE_MAX(a->absent, 1u);

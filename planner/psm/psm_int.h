@@ -1,16 +1,17 @@
 /*
- * psm_int.h - what the solver's files share: the encoded table, scratch memory, and the steps of a
- * solve.
+ * psm_int.h - the steps of the prefix sharing solver, and the data they pass on. The idea is in
+ * psm.h.
  *
- *   psm_input -> psm_table (psm_table.c)   dense ids, costs and one rank space for all cells
- *             -> atoms     (psm_fd.c)      fields tied by functional dependency
- *             -> lattice   (psm_lattice.c) the rows' projections on sets of atoms
- *             -> psm_paths (psm_dp.c)      for each row the cells it shares
- *             -> orders    (psm_polish.c)  what follows them, by common leading units
- *             -> row order (psm_trie.c)    one sort, which also counts
+ *   psm_input -> psm_table (psm_table.c)   dense value ids, costs, one rank space for all cells
+ *             -> atoms     (psm_fd.c)      fields tied by functional dependencies
+ *             -> lattice   (psm_lattice.c) the groups of rows under each set of atoms
+ *             -> psm_paths (psm_dp.c)      per row the fields it shares with others, in order
+ *             -> orders    (psm_fixed.c)   completed by the fields that follow
+ *             -> row order (psm_trie.c)    by one sort, which also counts what is shared
  *
- * Scratch memory is a stack opened by scratch_run; when the system refuses more, or the work is
- * cancelled, scratch_alloc leaves by longjmp to it, so nothing between may own anything else.
+ * Scratch memory is a stack inside scratch_run. When memory runs out or the caller cancels,
+ * scratch_alloc longjmps to scratch_run, which frees the stack; so no code in between may own any
+ * other resource.
  */
 #ifndef KVASIR_PSM_INT_H
 #define KVASIR_PSM_INT_H
@@ -26,10 +27,10 @@
 typedef struct scratch_chunk scratch_chunk;
 
 typedef struct scratch {
-    scratch_chunk *top;        /* the chunk in use; older ones behind it */
-    scratch_chunk *spare;      /* one emptied chunk, kept against thrashing at a chunk's edge */
-    jmp_buf *full;             /* where to go when memory is refused */
-    const atomic_bool *cancel; /* looked at with each allocation; NULL: never */
+    scratch_chunk *top;   /* current chunk, linked to older ones */
+    scratch_chunk *spare; /* one free chunk, so that use around a chunk's end does not thrash */
+    jmp_buf *full;        /* longjmp target out of memory or on cancellation */
+    const atomic_bool *cancel; /* checked by each allocation; NULL: not cancellable */
 } scratch;
 
 typedef struct scratch_mark {
@@ -39,13 +40,12 @@ typedef struct scratch_mark {
 
 void *scratch_alloc(scratch *s, size_t bytes); /* 16-byte aligned, not cleared */
 scratch_mark scratch_save(const scratch *s);
-void scratch_restore(scratch *s, scratch_mark m); /* gives back all that was allocated since */
+void scratch_restore(scratch *s, scratch_mark m); /* frees all allocations since the mark */
 
-/* Runs step(job, mem) with memory of its own and gives it back; false when the system refused some,
- * or *cancel was true when some was asked for (NULL: never). */
+/* Runs step(job, mem) with a new stack and frees it. False: out of memory or cancelled. */
 bool scratch_run(void (*step)(void *job, scratch *mem), void *job, const atomic_bool *cancel);
 
-/* hash_index_add for an index whose slots are scratch. */
+/* hash_index_add for an index with its slots in scratch memory. */
 void scratch_index_add(scratch *s, hash_index *x, uint64_t hash, uint32_t item);
 
 #define SCRATCH_ARRAY(s, type, n) ((type *)scratch_alloc((s), sizeof(type) * (size_t)(n)))
@@ -67,50 +67,50 @@ static inline int set_size(field_set s) {
 }
 
 /*
- * A column: the field's values under dense ids, all of which occur. Ids keep the bytewise order of
- * the text; the absent value, if it occurs, is an ordinary value of cost 0 and has the last id.
+ * A field over the rows of the problem. Value ids are dense and keep the bytewise order of the text.
+ * "Absent" is a value of cost 0 with the last id, if it occurs.
  */
 typedef struct psm_column {
     uint32_t *id;      /* [rows] */
-    uint32_t distinct; /* the absent value included */
-    uint32_t absent;   /* its id, or `distinct` */
-    uint32_t *cost;    /* [distinct] units of the cell, name included */
-    uint32_t *rank;    /* [distinct] rank of the cell in psm_table.cell, from 1 */
+    uint32_t distinct; /* including the absent value */
+    uint32_t absent;   /* id of the absent value, or `distinct` */
+    uint32_t *cost;    /* [distinct] units of the cell with its name */
+    uint32_t *rank;    /* [distinct] rank of the cell: index into psm_table.cell, from 1 */
     uint64_t units;    /* of all rows */
     uint32_t name_units;
 } psm_column;
 
 /*
- * Cells of all columns in one order, in which those that begin alike stand together: by column
- * (columns without name units, whose cells may begin alike across columns, count as one), then by
- * units. Cells that are the same units have the same rank. Rank 0 is the end of a row, which is
- * what absent cells have.
+ * A cell of any column. Ranks number all cells so that cells with common leading units are
+ * neighbours: by column, then by units. All columns without name units count as one column, since
+ * their cells may share units. Cells of equal units have equal ranks. Rank 0 is the end of a row and
+ * the rank of absent cells.
  */
 typedef struct psm_cell {
     const int32_t *units; /* of the value, or NULL */
     uint32_t length;      /* of the value */
     uint32_t name_units;
-    uint32_t space; /* cells of different spaces share nothing */
+    uint32_t space; /* cells share units only within a space */
 } psm_cell;
 
-/* at[k]: what neighbours among 2^k values of a column share, in sixteenths of a unit. */
+/* at[k]: mean number of units, in sixteenths, that neighbours share among 2^k values of a column. */
 typedef struct common_curve {
     uint32_t at[33];
 } common_curve;
 
 /*
- * An atom: fields that determine each other, moved as one. Its ids are those of its first field,
- * the one whose different values have most in common.
+ * An atom: fields that determine each other and are always sent together. Its value ids are those of
+ * its first field, which is the one whose values have the longest common beginnings.
  */
 typedef struct psm_atom {
     const uint32_t *id; /* [rows] */
     uint32_t *cost;     /* [distinct] units of all its cells */
     uint32_t distinct;
-    uint32_t absent;     /* id of the absent value of its first field, or `distinct` */
-    common_curve common; /* of the values of its first field */
+    uint32_t absent;     /* id of the first field's absent value, or `distinct` */
+    common_curve common; /* of the first field's values */
     int fields;
-    uint8_t field[PSM_MAX_FIELDS]; /* in the order in which they are sent */
-    field_set needs;               /* atoms that it determines: they stand before it */
+    uint8_t field[PSM_MAX_FIELDS]; /* in sending order */
+    field_set needs;               /* atoms it determines, which are sent before it */
 } psm_atom;
 
 typedef struct psm_table {
@@ -118,25 +118,25 @@ typedef struct psm_table {
     int fields;
     uint32_t most_distinct;
     psm_column *column;   /* [fields] */
-    psm_cell *cell;       /* [ranks] one of each rank */
-    uint32_t ranks;       /* rank 0 included */
-    uint64_t units;       /* in all rows */
-    uint8_t *score_order; /* [fields] by v1's score */
-    psm_atom *atom;       /* [atoms] filled by psm_find_atoms */
+    psm_cell *cell;       /* [ranks] a cell of each rank */
+    uint32_t ranks;       /* including rank 0 */
+    uint64_t units;       /* of all rows */
+    uint8_t *score_order; /* [fields] by psm_score_fields */
+    psm_atom *atom;       /* [atoms] by psm_find_atoms; NULL before */
     int atoms;
-    field_set searched; /* atoms in which some value occurs twice */
+    field_set searched; /* atoms with a value that occurs twice; only they can share cells */
     scratch *mem;
 } psm_table;
 
 int psm_check(const psm_input *in, err *e);
-/* Fails only by longjmp: `in` has passed psm_check. */
+/* `in` must have passed psm_check. */
 void psm_encode(psm_table *t, const psm_input *in, scratch *mem);
-/* The same over rows chosen[0 .. count-1] of `in`. */
+/* The same for rows chosen[0 .. count-1] of `in`. */
 void psm_encode_rows(psm_table *t, const psm_input *in, const uint32_t *chosen, uint32_t count,
                      scratch *mem);
-/* Units that two different cells begin with alike. */
+/* Common leading units of two different cells. */
 uint32_t psm_common(const psm_table *t, uint32_t rank_a, uint32_t rank_b);
-/* Units that two cells, the same or not, begin with alike. */
+/* Common leading units of two cells. */
 static inline uint32_t psm_shared(const psm_table *t, uint32_t rank_a, uint32_t rank_b) {
     return rank_a == rank_b ? t->cell[rank_a].name_units + t->cell[rank_a].length
                             : psm_common(t, rank_a, rank_b);
@@ -152,50 +152,48 @@ static inline uint32_t psm_rank(const psm_table *t, int field, uint32_t row) {
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
-/* Fills score_order: total units / cardinality, descending (v1: average length * N / cardinality).
- */
+/* Fills score_order: fields by total units / number of distinct values, descending. This is the
+ * score of PSM's first version (average length * rows / cardinality), whose order PSM_FIXED uses. */
 void psm_score_fields(psm_table *t);
 /* Fills atom, atoms and searched. */
 void psm_find_atoms(psm_table *t);
 
-/* Per row the fields in the order in which it sends them. The first `depth` are settled; what
- * stands behind them is undefined until psm_polish or psm_complete. */
+/* The field orders of all rows. Of a row's order the first `depth` entries are valid until
+ * psm_complete fills in the others. */
 typedef struct psm_paths {
     uint8_t *order; /* [rows * fields] */
     uint8_t *depth; /* [rows] */
 } psm_paths;
 
-/* Appends the fields not among the first depth ones in the
- * order of `tail`, then moves absent fields to the end. */
+/* Appends each row's remaining fields in the order of `tail`, then moves absent fields to the end. */
 void psm_complete(const psm_table *t, psm_paths *p, const uint8_t *tail);
+/* Gives all rows the same order. */
 void psm_order_all(const psm_table *t, psm_paths *p, const uint8_t *order);
 
 /* ---- the prefix tree ------------------------------------------------------------------------- */
 
-/* Sorts rows by the cells of their first depth fields (absent ones skipped); equal rows stay in
- * input order. keys: [rows * fields] the ranks by input row, 0 behind the last. */
+/* Fills keys[rows * fields]: by input row, the ranks of the cells it sends in order, without absent
+ * ones, then zeros. */
 void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys);
+/* Sorts all rows by their keys into `rows`, stably. */
 void psm_trie_sort(const psm_table *t, const uint32_t *keys, uint32_t *rows);
-/* Units that rows in the order of `rows` share with the row before. */
+/* Sum of the units that each row in the order of `rows` shares with the one before. */
 uint64_t psm_trie_shared(const psm_table *t, const uint32_t *keys, const uint32_t *rows);
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* Rows of one value while a group is divided. */
+/* The rows of one value while a group is partitioned. */
 typedef struct value_bin {
     uint32_t count, place;
 } value_bin;
 
-/*
- * What all steps of one search share. The arrays are scratch, one entry per row or value id, and
- * clean between uses.
- */
+/* State of one search. Its arrays are work space of single steps. */
 typedef struct psm_search {
     const psm_table *t;
     psm_paths *paths;
     scratch *mem;
-    uint64_t visits_per_row; /* budget of one lattice, per row of its problem */
-    value_bin *bin;          /* [most_distinct] counts zero */
+    uint64_t visits_per_row; /* budget of a lattice, per row of its problem */
+    value_bin *bin;          /* [most_distinct] with counts 0 between uses */
     uint32_t *group_of;      /* [rows] */
     uint32_t *tmp_row;       /* [rows] */
     uint32_t *tmp_start;     /* [rows + 1] */
@@ -206,28 +204,28 @@ typedef enum lattice_state { SET_WAITING, SET_CUT, SET_BUILT } lattice_state;
 enum { CHOICE_NONE = 255 };
 
 /*
- * One set of atoms and the rows that share it with another row, grouped by their projection on it.
+ * A set of atoms. Its groups are the rows that agree on all of them; rows alone in their group are
+ * left out.
  *
- *   row    [r r r | r r | r r r r]   active rows, group by group; within a group in the order of
- * the problem's rows start  [0       3     5        9]
+ *   row    [r r r | r r | r r r r]   the rows by group, each group in the order of the problem
+ *   start  [0       3     5        9]
  */
 typedef struct lattice_set {
     field_set atoms;
     lattice_state state;
-    uint32_t active, groups;
+    uint32_t active, groups; /* number of rows and of groups */
     uint32_t *row, *start;
-    /* [groups] units that the group's rows share from here on, under the best choice */
-    uint64_t *saving;
-    uint8_t *choice; /* [groups] the next atom, or CHOICE_NONE */
-    bool *entered;   /* [groups] on the way down: the group is a node of the tree */
-    uint32_t parent; /* the set it is refined from, by atom `by`: the one of fewest active rows */
-    uint8_t by;
-    bool open;          /* some set above it was cut: what follows here is solved anew */
-    uint64_t chain;     /* units shared on the way to it, if all rows go there */
-    uint64_t promise;   /* what chain is expected to be, before the set is built */
-    uint64_t one_order; /* units shared from here on if all rows choose alike */
-    uint8_t one_choice;
-    uint32_t next; /* in its level's list, or SET_NONE */
+    uint64_t *saving;   /* [groups] units shared beyond this set under the best choices */
+    uint8_t *choice;    /* [groups] the atom to send next, or CHOICE_NONE */
+    bool *entered;      /* [groups] on the way down: some rows take this path */
+    uint32_t parent;    /* the set this one is refined from: the subset with fewest active rows */
+    uint8_t by;         /* the atom that refines it */
+    bool open;          /* a set above was cut: its groups become problems of their own */
+    uint64_t chain;     /* units shared up to here if all rows take this path */
+    uint64_t promise;   /* estimate of chain before the set is built */
+    uint64_t one_order; /* units shared beyond this set if all rows make the same choices */
+    uint8_t one_choice; /* the first of these */
+    uint32_t next;      /* next set of the same size, or SET_NONE */
 } lattice_set;
 
 #define SET_NONE UINT32_MAX
@@ -237,44 +235,43 @@ typedef struct lattice {
     field_set atoms; /* of the problem */
     lattice_set *set;
     uint32_t sets, capacity;
-    hash_index by_atoms;                /* the sets */
-    uint32_t level[PSM_MAX_FIELDS + 1]; /* sets of each size */
-    /* the least that refining a set by the atom has gained so far */
-    uint64_t width[PSM_MAX_FIELDS];
-    uint64_t budget;
+    hash_index by_atoms;                /* of `set` */
+    uint32_t level[PSM_MAX_FIELDS + 1]; /* first set of each size, or SET_NONE */
+    uint64_t width[PSM_MAX_FIELDS];     /* least gain of refining by each atom so far */
+    uint64_t budget;                    /* row visits left */
 } lattice;
 
-/* Groups `rows` by every down-set of `atoms` (as far as
- * the budget goes). start: the groups to begin with. */
+/* Groups `rows` by every admissible set of `atoms` within the budget. start: the initial groups. */
 void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *rows,
                    const uint32_t *start, uint32_t groups);
-/* The set with `atom` added, or NULL where `atom` may not stand next. */
+/* The set with `atom` added; NULL: `atom` may not be sent next, or the set was not built. */
 lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom);
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem);
-/* One order for all rows, and the rows still together at its end, as lattice_set has them. */
+/* One field order for all rows while it is being searched. row, start, groups: the rows that are
+ * still equal under it, as in lattice_set. */
 typedef struct psm_single {
     uint8_t *order;
     int fields;
     uint32_t *row, *start, groups;
-    field_set atoms; /* not in it yet */
-    bool more;       /* the search has not come to its end */
+    field_set atoms; /* not yet in `order` */
+    bool more;       /* the lattice was cut below: search on */
 } psm_single;
 
 psm_single psm_single_new(const psm_table *t);
 
-/* Settles the cells that rows share, group by group; rows that share none keep depth 0. one: NULL,
- * or a new one, in which the best single order is left. */
+/* Finds for each row the fields whose cells it shares with others (s->paths), and in `one`, a new
+ * one, the best single order. */
 void psm_search_grouped(psm_search *s, psm_single *one);
-/* The best order for all rows, whole cells first. */
+/* Finds the best single order. */
 void psm_search_single(psm_search *s, psm_single *one);
 
-/* At most this fraction of all units can be shared by whole cells. reached: units that a solution
- * shares; the bound is not tightened further once it is near. */
+/* Upper bound of the fraction of all units that equal cells can share. `reached`: units shared by a
+ * solution; the bound is improved until it is close to that. */
 double psm_bound(psm_search *s, uint64_t reached);
 
-/* What only equal (field, value) pairs share. keys:
- * [rows * fields], rows: [rows], both overwritten. */
+/* Units shared if only equal cells of one field can be shared. Overwrites keys[rows * fields] and
+ * rows[rows]. */
 uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows);
 
 #endif

@@ -1,28 +1,26 @@
 /*
- * psm_lattice.c - the projections of a set of rows on sets of atoms.
+ * psm_lattice.c - builds the lattice: the groups of rows under each set of atoms.
  *
- * A group of rows in a prefix tree depends only on the set of atoms sent so far, not on their
- * order, so the m! orders collapse to 2^m sets, and functional dependencies leave only the sets
- * that hold, with each atom, those it needs. Invariant: sets are built by size, each by refining
- * the built subset of fewest active rows; rows alone in their group are dropped, for nothing above
- * can bring them together again.
+ * A group depends on the set of atoms sent so far, not on their order, so m! orders collapse to 2^m
+ * sets; of these only sets that contain, with each atom, the atoms it needs are admissible.
  *
- * Beyond the budget a level keeps the sets that promise most; the sets below a cut one are marked
- * open by lattice_solve, and psm_dp.c solves their groups anew, as smaller problems with lattices
- * of their own.
+ * Invariants: sets are built by ascending size, each by refining the subset with the fewest active
+ * rows; a row alone in its group is dropped, since no larger set can group it again. When a level
+ * exceeds the budget, its most promising sets are built and the others cut; psm_dp.c solves the
+ * groups below a cut as smaller problems.
  */
 #include "psm_int.h"
 
 #include <stdlib.h>
 
-/* What an atom promises before any set has been refined by it: more than any other. */
+/* Promised gain of an atom by which no set has been refined yet: above all others. */
 #define UNSEEN (UINT64_MAX / 4)
 
 static uint64_t hash_of(field_set atoms) {
     return atoms * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
-/* The set of just these atoms, or SET_NONE. */
+/* The index of the set of these atoms, or SET_NONE. */
 static uint32_t set_find(const lattice *l, field_set atoms) {
     hash_slot *s = hash_index_first(&l->by_atoms, hash_of(atoms));
     while (s && l->set[s->item].atoms != atoms)
@@ -65,8 +63,8 @@ typedef struct refined {
     uint32_t active, groups;
 } refined;
 
-/* Appends the groups of two or more that rows[0 ..
- * n-1] fall into by id, in order of first occurrence. */
+/* Partitions rows[0 .. n-1] by id and appends the groups of two rows or more, in order of first
+ * occurrence. */
 static void refine_group(psm_search *s, const uint32_t *id, const uint32_t *rows, uint32_t n,
                          refined *to) {
     if (n == 2) {
@@ -129,7 +127,7 @@ static void set_build(lattice *l, lattice_set *set) {
         set_store(l, set, &to);
 }
 
-/* Names the sets one atom above. The pointer does not outlive set_add, hence the index. */
+/* Adds the sets with one atom more. Takes an index, because set_add may move the sets. */
 static void set_expand(lattice *l, uint32_t from) {
     field_set atoms = l->set[from].atoms;
     for (field_set left = l->atoms & ~atoms; left != 0; left &= left - 1) {
@@ -150,7 +148,7 @@ static void set_expand(lattice *l, uint32_t from) {
 
 /* ---- building all ---------------------------------------------------------------------------- */
 
-/* Row visits to build it; keeping a set costs about as much as SET_VISITS more. */
+/* Cost in row visits of building a set; its bookkeeping costs about SET_VISITS. */
 enum { SET_VISITS = 24 };
 
 static uint64_t set_cost(const lattice *l, const lattice_set *set) {
@@ -177,7 +175,7 @@ static int by_promise(const void *a, const void *b) {
     return x->atoms < y->atoms ? -1 : 1;
 }
 
-/* Keeps the sets of a level that promise most, as far as `budget` row visits go. */
+/* Cuts the least promising sets of a level, so that building the others costs at most `budget`. */
 static void level_cut(lattice *l, int size, uint64_t budget) {
     scratch_mark mark = scratch_save(l->s->mem);
     bid *list = SCRATCH_ARRAY(l->s->mem, bid, l->sets);

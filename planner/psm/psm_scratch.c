@@ -1,9 +1,6 @@
 /*
- * psm_scratch.c - the solver's stack of scratch memory.
- *
- * Invariant: what was allocated last is given back first (scratch_save, scratch_restore), so a
- * recursive step costs two pointer moves, not a call of free per table. Errors leave by longjmp;
- * see psm_int.h.
+ * psm_scratch.c - the solver's stack of scratch memory: recursive steps free all their tables at
+ * once, and running out of memory is handled in one place (longjmp, see psm_int.h).
  */
 #include "psm_int.h"
 
@@ -72,7 +69,7 @@ void scratch_index_add(scratch *s, hash_index *x, uint64_t hash, uint32_t item) 
     hash_index_add(x, hash, item);
 }
 
-/* Apart from scratch_run, so that no local of the function that calls setjmp changes after it. */
+/* A function of its own, because locals changed after setjmp would be undefined. */
 static bool run_guarded(scratch *s, jmp_buf *full, void (*step)(void *, scratch *), void *job) {
     if (setjmp(*full) != 0)
         return false;

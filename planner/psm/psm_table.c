@@ -1,10 +1,8 @@
 /*
- * psm_table.c - encodes the caller's fields: dense value ids, costs, and one rank space for all
- * cells.
+ * psm_table.c - encodes the caller's fields: dense value ids, costs, and ranks of all cells.
  *
- * Invariant: after encoding, no step looks at a name or a text again; two cells begin alike only if
- * their ranks say so. Ids that no row has are dropped, so `distinct` is the cardinality over these
- * rows.
+ * Invariants: later steps use ids and ranks, not names or texts; ids without a row are dropped, so
+ * `distinct` is the number of different values in these rows.
  */
 #include "psm_int.h"
 
@@ -13,7 +11,7 @@
 
 int psm_check(const psm_input *in, err *e) {
     if (in->nfields < 0 || in->nfields > PSM_MAX_FIELDS) {
-        return err_set(e, ERR_LIMIT, "%d fields in one call, at most %d are possible", in->nfields,
+        return err_set(e, ERR_LIMIT, "a call has %d fields; the maximum is %d", in->nfields,
                        PSM_MAX_FIELDS);
     }
     for (int f = 0; f < in->nfields; f++) {
@@ -29,10 +27,10 @@ int psm_check(const psm_input *in, err *e) {
     return 0;
 }
 
-/* The value a column's dense id stands for, while encoding. */
+/* The caller's ids of a column's dense ids. */
 typedef struct encoded {
-    uint32_t *source; /* [distinct without absent] the caller's id */
-    uint32_t present; /* distinct without absent */
+    uint32_t *source; /* [present] the caller's id */
+    uint32_t present; /* number of values without the absent one */
 } encoded;
 
 static void encode_column(psm_table *t, psm_column *c, const psm_field *field,
@@ -81,8 +79,7 @@ static uint32_t common_units(const psm_cell *a, const psm_cell *b) {
     return k;
 }
 
-/* Order by units; opaque cells (no units) are told
- * apart by where they stand, so only by their caller. */
+/* Order by units. Only for cells with units. */
 static int cell_compare(const psm_cell *a, const psm_cell *b) {
     uint32_t k = common_units(a, b);
     bool end_a = k == a->length, end_b = k == b->length;
@@ -93,7 +90,7 @@ static int cell_compare(const psm_cell *a, const psm_cell *b) {
 
 typedef struct cell_ref {
     psm_cell cell;
-    uint32_t *rank; /* where its rank is wanted */
+    uint32_t *rank; /* receives its rank */
 } cell_ref;
 
 static void merge_refs(cell_ref *v, cell_ref *spare, uint32_t n, uint32_t half) {
@@ -104,7 +101,7 @@ static void merge_refs(cell_ref *v, cell_ref *spare, uint32_t n, uint32_t half) 
     memcpy(v + k, spare + i, sizeof *v * (half - i));
 }
 
-/* Stable merge sort that costs one pass where the values come sorted, as characters do. */
+/* Merge sort that takes one pass over sorted values, as values in characters are. */
 static void sort_refs(cell_ref *v, cell_ref *spare, uint32_t n) {
     if (n < 2)
         return;
@@ -142,8 +139,7 @@ static uint32_t collect_refs(psm_table *t, const psm_field *field, int f, const 
     return from->present;
 }
 
-/* Columns without name units come first and share space 0: they are sorted one by one, then merged.
- */
+/* Columns without name units share space 0: each is sorted, then they are merged. */
 static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
     size_t total = 1;
     for (int f = 0; f < t->fields; f++)

@@ -1,11 +1,10 @@
 /*
- * psm_trie.c - the prefix tree of the rows, as a sort: neighbours in lexicographic order share what
- * the tree shares.
+ * psm_trie.c - sorts rows by their prompts, and counts what they share.
  *
- * Invariant: the sum over sorted neighbours of their common leading units is the sum over rows of
- * the longest prefix shared with any earlier row, whatever the order in which rows are sent; so one
- * sort counts a solution. Most significant cells first, two cells a pass, by counting digits:
- * linear in the rows.
+ * In lexicographic order the longest prefix that a row shares with any earlier row is the one it
+ * shares with the row before. The sum over neighbours therefore is what a prefix tree shares, in
+ * whatever order the rows are sent. The sort takes two cells at a time, most significant first, by
+ * radix sort: linear in the number of rows.
  */
 #include "psm_int.h"
 
@@ -69,7 +68,7 @@ static void load_items(trie_sort *s, const uint32_t *rows, uint32_t n, int depth
     }
 }
 
-/* Least significant digit first; a digit that all keys share costs its counting alone. */
+/* Least significant digit first; a digit that is equal in all keys is only counted. */
 static void radix_sort(trie_sort *s, uint32_t n) {
     for (int shift = 0; shift < 2 * s->rank_bits; shift += DIGIT_BITS) {
         memset(s->count, 0, sizeof s->count);

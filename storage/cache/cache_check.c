@@ -339,11 +339,6 @@ int cache_check_bytes(const void *bytes, size_t n, err *e) {
     return n < 2 * PAGE ? err_set(e, ERR_CORRUPT, "the file is cut off") : walk_file(&w);
 }
 
-int cache_check_tree(const char *path) {
-    err e;
-    return cache_check(path, &e) ? 1 : 0;
-}
-
 int cache_check(const char *path, err *e) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
