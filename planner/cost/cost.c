@@ -1,10 +1,10 @@
 /*
- * cost.c - what relations cost in milliseconds: tokens × rates for LLM nodes, rows × a constant for
- * the rest (DESIGN 4).
+ * cost.c - the cost model, in milliseconds: tokens / rate for LLM nodes, rows * a constant for all
+ * others.
  *
- * Invariant: a cost is a function of estimates, settings and rates handed in; with nominal rates it
- * depends on nothing of the machine. The hit rate is that of a sorted prefix tree: under one field
- * order a prefix of k fields is computed once per distinct value of it.
+ * Invariant: a cost depends on the estimates, settings and rates of plan_env alone; with nominal rates
+ * it is the same on every machine. The hit rate is that of a sorted prefix tree with one field order:
+ * a prefix of k fields is computed once per distinct combination of their values.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 static const double BYTES_PER_TOKEN = 4.2;
 static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
-static const double FIRST_WAVE = 16; /* the fewest rows that a LIMIT asks for at a time */
+static const double FIRST_WAVE = 16; /* rows of the first batch under a LIMIT, at least */
 
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
 
@@ -28,16 +28,16 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
         order[i] = (uint8_t)i;
 }
 
-/* The order listed, else as written when nothing is to be ordered, else the one on record, else
- * v1's: average length × N ÷ cardinality, descending. With `joint` (joint_distinct) the last is
- * replaced by the best there is. */
+/* Chooses a call's field order, the first that applies of: the one listed in the setting field_order;
+ * as written, with psm = 'off'; the one recorded by an earlier run; the best by the joint sample
+ * (`joint`, of joint_distinct); by score: average length * rows / distinct values, descending. */
 static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f,
                                  const double *joint, uint8_t *order) {
     const settings *set = s->env->settings;
     str wanted = str_from(set->field_order);
     bool keep = str_equal_nocase(wanted, STR("keep"));
     if (!keep && !str_equal_nocase(wanted, STR("fresh"))) {
-        str unknown; /* exec's to refuse */
+        str unknown; /* exec reports it */
         (void)llm_call_listed_order(call, wanted, order, &unknown);
         return ORDER_LISTED;
     }
@@ -60,8 +60,8 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
     return ORDER_SCORED;
 }
 
-/* Bytes of a column per token: from the values that
- * its statistics keep, where there is a tokenizer. */
+/* Bytes per token of a column: measured by the tokenizer, if there is one, on the values in its
+ * statistics. */
 static double bytes_per_token(estimator *s, const column_stats *c) {
     double bytes = 0, tokens = 0;
     if (!c || !s->env->count_tokens)
@@ -94,7 +94,7 @@ static double expected_output(const estimator *s, const llm_call *call) {
     return 0.7 * (double)llm_call_max_tokens(s->env->settings, call);
 }
 
-/* Rows that ask: their guard is true and no field named in braces is NULL. */
+/* Rows that send a prompt: their guard is true and no required field is NULL. */
 static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
     double rows = estimate_rel(s, input)->rows;
     if (use->call->prompt.type == TYPE_NULL)
@@ -107,7 +107,7 @@ static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
     return rows;
 }
 
-/* Fills f, and *joint where the fields' joint sample is known. */
+/* The number of distinct inputs of a call. Fills f, and sets *joint to joint_distinct's counts. */
 static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows,
                               field_estimate *f, double **joint) {
     double distinct = BASE_MIN(1, rows);
@@ -141,8 +141,7 @@ static rates rates_of(const plan_env *env) {
     return r;
 }
 
-/* Tokens of a prefix tree over the fields in this order:
- * a prefix of k fields once per distinct value of it. */
+/* Tokens of the prefix tree over the fields in this order. */
 static double tree_tokens(const llm_call *call, const field_estimate *f, const double *joint,
                           const uint8_t *order, double distinct) {
     double prefixes = 1, tokens = 0;
@@ -193,7 +192,6 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
     return origin;
 }
 
-/* The prefix tree of the call's rows alone, in tokens, and how many distinct inputs they make. */
 void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
                    double *inputs) {
     uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, use->call->nfields + 1);
@@ -207,11 +205,10 @@ void estimate_data(estimator *s, const llm_use *use, const rel *input, double *t
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* Milliseconds per row, of the order that one core
- * needs; only their relation to token costs matters. */
+/* Milliseconds per row on one core, roughly: only their ratio to token costs matters. */
 static const double ROW_MS = 0.0002, SORT_ROW_MS = 0.00005, PAIR_MS = 0.00002;
 
-/* Can rows be found by hashing, or must each meet each? */
+/* Whether a join's condition has an equality, so that it can hash instead of comparing all pairs. */
 static bool has_equality(const expr *x) {
     if (!x || x->kind != EXPR_OP)
         return false;
@@ -222,11 +219,11 @@ static bool has_equality(const expr *x) {
 }
 
 static double join_ms(const rel *r, double left, double right, double out) {
-    double meeting = has_equality(r->join.predicate) ? 0 : left * right * PAIR_MS;
-    return (left + right + out) * ROW_MS + meeting;
+    double pairs = has_equality(r->join.predicate) ? 0 : left * right * PAIR_MS;
+    return (left + right + out) * ROW_MS + pairs;
 }
 
-/* Cost in ms of everything a relation node does itself, its inputs' cost left out. */
+/* Cost of a node in ms, without its inputs. */
 static double estimate_cost_ms(estimator *s, const rel *r) {
     double rows = estimate_rel(s, r)->rows;
     double in = r->left ? estimate_rel(s, r->left)->rows : rows;

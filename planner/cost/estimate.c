@@ -1,8 +1,9 @@
 /*
- * estimate.c - how many rows each relation has, and how many different values its columns.
+ * estimate.c - cardinality estimation: rows of each relation, distinct values of its columns, and
+ * selectivity of conditions.
  *
- * Invariant: estimates are functions of statistics, settings and learned facts handed in through
- * plan_env; nothing is read or measured here. What they cost is cost.c's.
+ * Invariant: estimates depend on the statistics, settings and learned facts of plan_env alone. Costs
+ * are computed in cost.c.
  */
 #include <math.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static column_estimate column_guess(value_type type, double rows) {
                              .bytes = type_bytes(type)};
 }
 
-/* A row has one value of a column at most; a domain of which nothing was said is what there is. */
+/* Limits distinct values to the number of rows, and sets domains that are still unset. */
 static void bound_values(rel_estimate *e, const rel *r) {
     for (int i = 0; i < r->ncols; i++) {
         column_estimate *c = &e->columns[i];
@@ -59,8 +60,8 @@ static bool as_number(value v, double *out) {
     return true;
 }
 
-/* Values that a whole number may have once it is divided by a constant: a remainder as many as the
- * constant says, a quotient as many as its range has room for. */
+/* Distinct values of `x % constant` (at most the constant) and `x / constant` (at most the range of x
+ * divided by it); `distinct` for every other expression. */
 static double divided_distinct(estimator *s, const expr *x, const rel *r, double distinct) {
     double by, low, high;
     bool divides = x->kind == EXPR_OP && (x->op == OP_MOD || x->op == OP_DIV);
@@ -112,7 +113,7 @@ double plan_distinct_left(double distinct, double rows, double share) {
     return distinct * (1 - pow(1 - BASE_MAX(0, share), rows / distinct));
 }
 
-static void thin_out(column_estimate *columns, int n, double rows, double share) {
+static void reduce_distinct(column_estimate *columns, int n, double rows, double share) {
     for (int i = 0; i < n; i++)
         columns[i].distinct = plan_distinct_left(columns[i].distinct, rows, share);
 }
@@ -151,7 +152,7 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
     }
 }
 
-/* Nobody knows how far a recursion goes: ten rounds of ten rows, as psql guesses. */
+/* The guess for a recursion: ten rounds of ten rows, as in PostgreSQL. */
 static const double ROUNDS = 10, ROWS_A_ROUND = 10;
 
 static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
@@ -175,7 +176,7 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
 
 /* ---- selectivity ----------------------------------------------------------------------------- */
 
-/* The LLM call whose answer column `id` is, looked for in r and below. */
+/* The LLM call that computes column `id` of r, or NULL. */
 static const llm_use *use_of_column(const rel *r, int id) {
     for (; r; r = r->left) {
         int at = column_at(r, id);
@@ -200,8 +201,9 @@ static const llm_use *use_of_column(const rel *r, int id) {
     return NULL;
 }
 
-/* What was learned of the call's answers, else an even share of its literals. */
-static double literal_share(estimator *s, const llm_call *call, value v) {
+/* The share of a call's answers that equal v: as learned from earlier runs, else an equal share for
+ * each literal of its type. */
+static double answer_selectivity(estimator *s, const llm_call *call, value v) {
     value text;
     err ignored = {0};
     double learned = -1;
@@ -216,8 +218,8 @@ static double literal_share(estimator *s, const llm_call *call, value v) {
     return call->nliterals > 0 ? 1.0 / call->nliterals : 0.1;
 }
 
-/* The share of rows where a column's most common values include v; negative: it is none of them. */
-static double common_share(const column_estimate *c, value v) {
+/* The share of rows with the value v, if it is among the column's most common values; else -1. */
+static double common_fraction_of(const column_estimate *c, value v) {
     if (!c->stats)
         return -1;
     for (int i = 0; i < c->stats->ncommon; i++)
@@ -226,54 +228,55 @@ static double common_share(const column_estimate *c, value v) {
     return -1;
 }
 
-/* x = constant. */
-static double value_share(estimator *s, const expr *x, const expr *constant, const rel *r) {
+/* Selectivity of x = constant. */
+static double constant_selectivity(estimator *s, const expr *x, const expr *constant,
+                                   const rel *r) {
     const llm_use *use = x->kind == EXPR_COLUMN ? use_of_column(r, x->column.id) : NULL;
     if (use && constant->kind == EXPR_LITERAL)
-        return literal_share(s, use->call, constant->literal);
+        return answer_selectivity(s, use->call, constant->literal);
     column_estimate c = estimate_expr(s, x, r);
-    double share = constant->kind == EXPR_LITERAL ? common_share(&c, constant->literal) : -1;
+    double share = constant->kind == EXPR_LITERAL ? common_fraction_of(&c, constant->literal) : -1;
     return share >= 0 ? share : (1 - c.null_fraction) / BASE_MAX(1, c.distinct);
 }
 
-static double equality_share(estimator *s, const expr *x, const rel *r) {
+static double equality_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     if (expr_is_constant(b))
-        return value_share(s, a, b, r);
+        return constant_selectivity(s, a, b, r);
     if (expr_is_constant(a))
-        return value_share(s, b, a, r);
+        return constant_selectivity(s, b, a, r);
     if (expr_equal(a, b) && !expr_is_volatile(a))
         return 1 - estimate_expr(s, a, r).null_fraction;
     return 1 /
            BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
 }
 
-/* x IS y: with NULL, TRUE and FALSE on the right the share is another question. */
-static double is_share(estimator *s, const expr *x, const rel *r) {
+/* Selectivity of x IS y; for y = NULL, TRUE or FALSE it is not that of an equality. */
+static double is_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     if (b->kind != EXPR_LITERAL)
-        return equality_share(s, x, r);
+        return equality_selectivity(s, x, r);
     if (b->literal.type == TYPE_NULL)
         return estimate_expr(s, a, r).null_fraction;
     if (b->literal.type == TYPE_BOOLEAN && a->type == TYPE_BOOLEAN) {
         double share = estimate_selectivity(s, a, r);
         return b->literal.i ? share : 1 - share;
     }
-    return value_share(s, a, b, r);
+    return constant_selectivity(s, a, b, r);
 }
 
-static double in_share(estimator *s, const expr *x, const rel *r) {
+static double in_selectivity(estimator *s, const expr *x, const rel *r) {
     double share = 0;
     for (int i = 1; i < x->nargs; i++)
         share += expr_is_constant(x->args[i])
-                     ? value_share(s, x->args[0], x->args[i], r)
+                     ? constant_selectivity(s, x->args[0], x->args[i], r)
                      : 1 / BASE_MAX(1, estimate_expr(s, x->args[0], r).distinct);
     return share;
 }
 
-/* column < literal by interpolation between the column's
- * extremes, its values taken to lie evenly; else a third. */
-static double range_share(estimator *s, const expr *x, const rel *r) {
+/* Selectivity of column < literal and the like: interpolated between the column's least and greatest
+ * value, assuming a uniform distribution; without these a third. */
+static double range_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     bool less = x->op == OP_LT || x->op == OP_LE;
     double low, high, at;
@@ -304,18 +307,18 @@ static double op_selectivity(estimator *s, const expr *x, const rel *r) {
     case OP_NOT:
         return 1 - estimate_selectivity(s, x->args[0], r);
     case OP_EQ:
-        return equality_share(s, x, r);
+        return equality_selectivity(s, x, r);
     case OP_NE:
-        return 1 - equality_share(s, x, r);
+        return 1 - equality_selectivity(s, x, r);
     case OP_LT:
     case OP_LE:
     case OP_GT:
     case OP_GE:
-        return range_share(s, x, r);
+        return range_selectivity(s, x, r);
     case OP_IS:
-        return is_share(s, x, r);
+        return is_selectivity(s, x, r);
     case OP_IS_NOT:
-        return 1 - is_share(s, x, r);
+        return 1 - is_selectivity(s, x, r);
     case OP_LIKE:
     case OP_ILIKE:
     case OP_GLOB:
@@ -334,9 +337,9 @@ double estimate_selectivity(estimator *s, const expr *x, const rel *r) {
     else if (x->kind == EXPR_OP)
         share = op_selectivity(s, x, r);
     else if (x->kind == EXPR_IN)
-        share = in_share(s, x, r);
+        share = in_selectivity(s, x, r);
     else if (x->kind == EXPR_COLUMN)
-        share = value_share(s, x, &yes, r);
+        share = constant_selectivity(s, x, &yes, r);
     return BASE_MIN(1, BASE_MAX(0, share));
 }
 
@@ -356,8 +359,8 @@ static bool is_column_equality(const expr *x) {
            x->args[0]->kind == EXPR_COLUMN && x->args[1]->kind == EXPR_COLUMN;
 }
 
-/* Which columns of a join's two inputs, the left one's first, are equal: as column_estimate.same,
- * but every one has a number. */
+/* The equivalence classes of the columns of a join's inputs, left ones first: columns with the same
+ * number are equal. As column_estimate.same, but every column has a number. */
 static int *equal_columns(estimator *s, const rel *r) {
     int n = r->left->ncols;
     int *same = ARENA_ARRAY(s->mem, int, n + r->right->ncols + 1);
@@ -374,8 +377,9 @@ static int side_at(const rel *join, int id) {
     return right < 0 ? at : join->left->ncols + right;
 }
 
-/* The condition without the equalities that follow from others, which select nothing more: of
- * a.x = c.x AND b.x = c.x the second, if a.x = b.x held before. NULL: nothing is left. */
+/* The condition without equalities that follow from others and so select nothing more: of a.x = c.x
+ * AND b.x = c.x the second, if a.x = b.x holds already. Merges the classes of equated columns. NULL:
+ * nothing is left. */
 static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     if (x && x->kind == EXPR_OP && x->op == OP_AND) {
         expr *left = independent(s, r, x->args[0], same);
@@ -397,8 +401,8 @@ static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     return to == from ? NULL : x;
 }
 
-/* Equality of one column of each side: 1 ÷ the larger domain, among whose values the other's are
- * taken to be, whichever rows conditions on other columns left; the rest multiplies. */
+/* The share of all pairs that a join condition keeps. For an equality 1 / the larger domain of its
+ * columns, assuming that the smaller is contained in it; the parts of a conjunction multiply. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     if (!x)
         return 1;
@@ -417,13 +421,13 @@ static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     return 1 / most;
 }
 
-/* Columns that are equal have the fewer values of the two. */
-static void meet_columns(const expr *x, const rel *r, rel_estimate *e) {
+/* Columns that a join equates both get the smaller number of distinct values. */
+static void merge_equivalence(const expr *x, const rel *r, rel_estimate *e) {
     if (!x || x->kind != EXPR_OP)
         return;
     if (x->op == OP_AND) {
-        meet_columns(x->args[0], r, e);
-        meet_columns(x->args[1], r, e);
+        merge_equivalence(x->args[0], r, e);
+        merge_equivalence(x->args[1], r, e);
         return;
     }
     int a = is_column_equality(x) ? column_at(r, x->args[0]->column.id) : -1;
@@ -435,13 +439,13 @@ static void meet_columns(const expr *x, const rel *r, rel_estimate *e) {
     one->domain = other->domain = BASE_MIN(one->domain, other->domain);
 }
 
-/* The share of a side's rows that can find a partner: of the larger domain of two equal columns as
- * much as the other side still has. */
-static double met_share(estimator *s, const expr *x, const rel *r, const rel *side) {
+/* The share of one side's rows that find a partner: for each equality, the other column's distinct
+ * values / the larger domain. */
+static double match_share(estimator *s, const expr *x, const rel *r, const rel *side) {
     if (!x || x->kind != EXPR_OP)
         return 1;
     if (x->op == OP_AND)
-        return met_share(s, x->args[0], r, side) * met_share(s, x->args[1], r, side);
+        return match_share(s, x->args[0], r, side) * match_share(s, x->args[1], r, side);
     if (!is_column_equality(x))
         return 1;
     int own = column_at(side, x->args[0]->column.id) >= 0 ? 0 : 1;
@@ -480,20 +484,21 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     e->rows = join_rows(kind, left->rows, pairs);
     int nright = r->ncols - r->left->ncols;
     copy_columns(e, 0, left, r->left->ncols);
-    double met = kind == JOIN_INNER ? met_share(s, on, r, r->left) : 1;
+    double match = kind == JOIN_INNER ? match_share(s, on, r, r->left) : 1;
     if (left->rows > 0)
-        thin_out(e->columns, r->left->ncols, left->rows, BASE_MIN(met, e->rows / left->rows));
+        reduce_distinct(e->columns, r->left->ncols, left->rows,
+                        BASE_MIN(match, e->rows / left->rows));
     if (kind == JOIN_MARK)
         e->columns[r->left->ncols] = column_guess(TYPE_BOOLEAN, e->rows);
     if (kind == JOIN_MARK || nright <= 0)
         return;
     copy_columns(e, r->left->ncols, right, nright);
-    met = met_share(s, on, r, r->right);
+    match = match_share(s, on, r, r->right);
     if (right->rows > 0)
-        thin_out(e->columns + r->left->ncols, nright, right->rows,
-                 BASE_MIN(met, pairs / right->rows));
+        reduce_distinct(e->columns + r->left->ncols, nright, right->rows,
+                        BASE_MIN(match, pairs / right->rows));
     if (kind == JOIN_INNER)
-        meet_columns(r->join.predicate, r, e);
+        merge_equivalence(r->join.predicate, r, e);
     for (int i = 0; i < r->ncols && kind == JOIN_INNER; i++)
         e->columns[i].same = same[i];
     for (int i = r->left->ncols; i < r->ncols && kind != JOIN_INNER && kind != JOIN_CROSS; i++) {
@@ -565,11 +570,12 @@ static double distinct_rows(const rel *r, const rel_estimate *left) {
     return BASE_MIN(product, left->rows);
 }
 
-/* Columns of which a true condition leaves certain values: those of a list, or of a range. */
-static void pin_columns(estimator *s, const expr *x, const rel *r, rel_estimate *e) {
+/* Limits the distinct values of columns that a filter compares with constants: to the number of
+ * constants, or to the share of a range. */
+static void bound_filtered_columns(estimator *s, const expr *x, const rel *r, rel_estimate *e) {
     if (x->kind == EXPR_OP && x->op == OP_AND) {
-        pin_columns(s, x->args[0], r, e);
-        pin_columns(s, x->args[1], r, e);
+        bound_filtered_columns(s, x->args[0], r, e);
+        bound_filtered_columns(s, x->args[1], r, e);
         return;
     }
     bool range = x->kind == EXPR_OP && x->op >= OP_LT && x->op <= OP_GE,
@@ -581,7 +587,7 @@ static void pin_columns(estimator *s, const expr *x, const rel *r, rel_estimate 
     if (at < 0 || ((range || equality) && !expr_is_constant(x->args[!side])))
         return;
     column_estimate *c = &e->columns[at];
-    double most = range ? c->domain * range_share(s, x, r->left) : x->nargs - 1;
+    double most = range ? c->domain * range_selectivity(s, x, r->left) : x->nargs - 1;
     c->distinct = BASE_MIN(c->distinct, most);
     c->domain = BASE_MIN(c->domain, most);
 }
@@ -589,8 +595,8 @@ static void pin_columns(estimator *s, const expr *x, const rel *r, rel_estimate 
 static void estimate_filter(estimator *s, const rel *r, rel_estimate *e) {
     double before = e->rows;
     e->rows *= estimate_selectivity(s, r->filter.predicate, r->left);
-    thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
-    pin_columns(s, r->filter.predicate, r, e);
+    reduce_distinct(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
+    bound_filtered_columns(s, r->filter.predicate, r, e);
 }
 
 static void estimate_limit(const rel *r, rel_estimate *e) {
@@ -603,7 +609,7 @@ static void estimate_limit(const rel *r, rel_estimate *e) {
     e->rows = BASE_MAX(0, e->rows - (double)r->limit.offset * groups);
     if (r->limit.limit >= 0)
         e->rows = BASE_MIN(e->rows, (double)r->limit.limit * groups);
-    thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
+    reduce_distinct(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
 }
 
 static void estimate_llm_columns(const rel *r, rel_estimate *e) {
@@ -615,7 +621,8 @@ static void estimate_llm_columns(const rel *r, rel_estimate *e) {
     }
 }
 
-/* Places go from 1 to the rows of a partition, so that `place <= 3` is known to keep few. */
+/* Statistics of row numbers and ranks, which go from 1 to the rows of a partition: so `rank <= 3` is
+ * estimated to keep few rows. */
 static const column_stats *place_stats(estimator *s, double distinct) {
     column_stats *stats = ARENA_NEW(s->mem, column_stats);
     stats->distinct = distinct;
@@ -624,7 +631,7 @@ static const column_stats *place_stats(estimator *s, double distinct) {
     return stats;
 }
 
-/* How many of the input's rows differ in the window's first keys. */
+/* Estimated number of partitions by the window's first nkeys keys. */
 static double partitions_of(estimator *s, const rel *r, int nkeys) {
     double n = 1;
     for (int k = 0; k < nkeys; k++)
@@ -632,19 +639,18 @@ static double partitions_of(estimator *s, const rel *r, int nkeys) {
     return BASE_MAX(1, BASE_MIN(n, estimate_rel(s, r->left)->rows));
 }
 
-/* Of each partition; the last may come with as many ties as a row has. */
+/* Rows that top-N per partition keeps of each; WITH TIES adds the average number of ties. */
 static double first_rows(estimator *s, const rel *r) {
     double ties = estimate_rel(s, r->left)->rows / partitions_of(s, r, r->window.nkeys) - 1;
     return (double)r->window.first + (r->window.with_ties ? BASE_MAX(0, ties) : 0);
 }
 
-/* A value of the input keeps its kind; ranks are as many as rows of a partition may be. */
 static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
     double before = e->rows;
     if (r->window.first > 0)
         e->rows = BASE_MIN(before, first_rows(s, r) *
                                        partitions_of(s, r, r->window.functions[0].npartition));
-    thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
+    reduce_distinct(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
     for (int i = 0; i < r->window.nfunctions; i++) {
         const rel_window *w = &r->window.functions[i];
         column_estimate *c = &e->columns[r->left->ncols + i];

@@ -1,6 +1,5 @@
 /*
- * estimate_int.h - what estimate.c (rows, values, selectivity) and cost.c (tokens, milliseconds)
- * share.
+ * estimate_int.h - the estimator's state, and the functions that the files of cost/ share.
  */
 #ifndef KVASIR_ESTIMATE_INT_H
 #define KVASIR_ESTIMATE_INT_H
@@ -19,8 +18,7 @@ typedef struct field_estimate {
     joint_column joint;
 } field_estimate;
 
-/* What joint.c has counted in the sample of one source
- * for one call: combinations by subset of its fields. */
+/* Combinations in the joint sample of one source, by subset of one call's fields. */
 typedef struct joint_counts joint_counts;
 struct joint_counts {
     joint_counts *next;
@@ -30,7 +28,7 @@ struct joint_counts {
     const double *counts;
 };
 
-/* How many bytes of a column's texts make a token, by the values that its statistics keep. */
+/* Measured bytes per token of a column. */
 typedef struct token_bytes token_bytes;
 struct token_bytes {
     token_bytes *next;

@@ -1,13 +1,10 @@
 /*
- * estimate_text.c - how long the texts are that an expression makes, in bytes: what prompts of
- * expressions cost hangs on it.
- *
- * Invariant: a guess from the expression's parts and literals alone. Rows and values are
- * estimate.c's.
+ * estimate_text.c - the average length in bytes of a TEXT expression, from the lengths of its
+ * arguments; prompts with such expressions are costed by it.
  */
 #include "estimate_int.h"
 
-static const double GUESSED_TIMES = 10; /* of a repeat whose count is no literal */
+static const double GUESSED_TIMES = 10; /* count of repeat() if it is not a literal */
 
 static double literal_or(const expr *x, double otherwise) {
     return x->kind == EXPR_LITERAL && x->literal.type == TYPE_INTEGER
@@ -26,7 +23,7 @@ static double sum_of(estimator *s, const expr *x, const rel *r) {
     return sum;
 }
 
-/* Of arguments from, from + step, …: which of them it will be is not known. */
+/* The longest of the arguments from, from + step, … */
 static double longest_of(estimator *s, const expr *x, int from, int step, const rel *r) {
     double longest = 0;
     for (int i = from; i < x->nargs; i += step)
@@ -66,7 +63,7 @@ static double function_bytes(estimator *s, const expr *x, const rel *r) {
     case FUNC_DATETIME:
     case FUNC_STRFTIME:
         return 19;
-    default: /* much the same text in another form */
+    default: /* upper(), trim(), replace() … change the length little */
         return first;
     }
 }

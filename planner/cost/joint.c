@@ -1,15 +1,13 @@
 /*
- * joint.c - how many different inputs several fields make together, from the joint sample that
- * statistics keep.
+ * joint.c - the number of distinct combinations of several fields, estimated from the joint sample of
+ * a table's statistics.
  *
- * The sample says how far the fields of one table hang together: between the least number of
- * combinations there can be (that of the field with most values) and the most (the product), the
- * sample's own number stands at some height; the table's is taken to stand at the same height
- * between its own bounds, on a logarithmic scale. A sample that is the whole table gives the exact
- * number. Fields of different tables are taken to be independent.
+ * The number of combinations lies between the largest number of distinct values of one field and
+ * their product. The sample's number divides this interval, on a logarithmic scale, at some ratio;
+ * the table's number is assumed to divide its own interval at the same ratio. If the sample is the
+ * whole table the result is exact. Fields of different tables are assumed to be independent.
  *
- * Invariant: a function of statistics alone; every subset of the fields is counted once per call
- * and planning.
+ * Every subset of a call's fields is counted once per planning.
  */
 #include <math.h>
 #include <string.h>
@@ -18,7 +16,7 @@
 
 enum { JOINT_FIELDS = 10, JOINT_SLOTS = 2048 };
 
-/* Ids of the rows' combinations of `parent` ids and one more column; returns how many there are. */
+/* Writes ids of the combinations of `parent` ids and one more column; returns their number. */
 static uint32_t refine(const uint32_t *parent, const joint_cell *cells, int rows, uint32_t *out) {
     uint64_t keys[JOINT_SLOTS];
     uint32_t ids[JOINT_SLOTS] = {0}, count = 0;
@@ -36,7 +34,7 @@ static uint32_t refine(const uint32_t *parent, const joint_cell *cells, int rows
     return count;
 }
 
-/* For every subset of n fields of one source: how many combinations the sample has. */
+/* For every subset of n fields of one source: the number of combinations in the sample. */
 static double *count_subsets(arena *mem, const field_estimate *const *f, int n) {
     int rows = f[0]->joint.rows;
     double *counts = ARENA_ARRAY(mem, double, (size_t)1 << n);
@@ -50,7 +48,7 @@ static double *count_subsets(arena *mem, const field_estimate *const *f, int n) 
     return counts;
 }
 
-/* The bounds between which the number of combinations must lie. */
+/* Least and greatest possible number of combinations of the fields in `set`. */
 static void bounds_of(const double *distinct, int n, uint32_t set, double rows, double *low,
                       double *high) {
     *low = *high = 1;
@@ -62,8 +60,7 @@ static void bounds_of(const double *distinct, int n, uint32_t set, double rows, 
     *low = BASE_MIN(*low, *high);
 }
 
-/* The number of combinations of `set` in the relation,
- * by the height at which the sample's stands. */
+/* The estimated number of combinations of `set` in the relation. */
 static double scale_up(const double *counts, const double *distinct, int n, uint32_t set,
                        int sampled, double rows) {
     double ones[JOINT_FIELDS], low, high, from, to;
@@ -71,11 +68,11 @@ static double scale_up(const double *counts, const double *distinct, int n, uint
         ones[i] = counts[1u << i];
     bounds_of(ones, n, set, sampled, &from, &to);
     bounds_of(distinct, n, set, rows, &low, &high);
-    double height = to > from ? log(counts[set] / from) / log(to / from) : 0.5;
-    return low * pow(high / low, height);
+    double ratio = to > from ? log(counts[set] / from) / log(to / from) : 0.5;
+    return low * pow(high / low, ratio);
 }
 
-/* The counts of a source's subsets, remembered by its first column and the call. */
+/* The counts of a source's subsets, cached by the call and the source's first field. */
 static const double *counts_of(estimator *s, const llm_call *call, const field_estimate *const *f,
                                int n) {
     for (joint_counts *c = s->counted; c; c = c->next)
@@ -87,7 +84,7 @@ static const double *counts_of(estimator *s, const llm_call *call, const field_e
     return made->counts;
 }
 
-/* Multiplies in the combinations of the fields that come from the source of field `first`. */
+/* Multiplies `out` by the combinations of all fields from the source of field `first`. */
 static void add_source(estimator *s, const llm_call *call, const field_estimate *f, int first,
                        double rows, double *out) {
     const field_estimate *own[JOINT_FIELDS];
@@ -134,8 +131,7 @@ double *joint_distinct(estimator *s, const llm_call *call, const field_estimate 
 void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
                  uint8_t *order) {
     uint32_t full = (1u << n) - 1;
-    /* of all that follows a set of fields */
-    double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1);
+    double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1); /* of the fields after a set */
     uint8_t *next = ARENA_ARRAY(s->mem, uint8_t, (size_t)full + 1);
     cost[full] = 0;
     for (uint32_t set = full; set-- > 0;) {

@@ -1,10 +1,9 @@
 /*
- * cache.c - the KV and answer cache: opening and closing its file, reading from it, queueing
- * writes.
+ * cache.c - the KV and answer cache: opening and closing its file, reading values, queueing writes.
  *
- * Invariants: what cache_get returns has the caller's identity and the checksum it was stored with;
- * a pointer into the map is never used after its transaction; LMDB sees the file only after
- * cache_check passed it, unless another process has it open, and so checked it, already.
+ * Invariants: a value that cache_get returns has the caller's identity and a valid checksum; no
+ * pointer into the map is used after its transaction; LMDB opens the file only after cache_check
+ * passed it, or while another process, which has checked it, has it open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +25,8 @@ static const char *const value_trees[CACHE_SPACES] = {"kv", "answers"};
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static cache *open_caches;
 
-/* A tenth, and a little that small budgets need as much as large ones: transactions copy the pages
- * that they change, and do not get the old ones before the next but one. */
+/* The budget, a tenth more and a constant: a transaction copies the pages it changes, and the old
+ * ones are reusable only two transactions later. */
 size_t cache_map_bytes(size_t budget) {
     enum { SHARE = 10, EXTRA = 4 << 20, LEAST = 16 << 20 };
     size_t bytes = BASE_MAX(budget + budget / SHARE + EXTRA, (size_t)LEAST);
@@ -40,9 +39,9 @@ static char *with_suffix(const char *path, const char *suffix) {
     return b.p;
 }
 
-/* ---- who has it open ------------------------------------------------------------------------- */
+/* ---- the lock of users ----------------------------------------------------------------------- */
 
-/* Whether the file may be taken over: locks it exclusively if nobody has it open, else shared. */
+/* Locks cache.mdb-users exclusively (*alone) if no other process has the cache open, else shared. */
 static int users_lock(cache *c, bool *alone, err *e) {
     for (int waited = 0;; waited += 20) {
         *alone = flock(c->users_fd, LOCK_EX | LOCK_NB) == 0;
@@ -69,8 +68,7 @@ static int users_open(cache *c, err *e) {
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* Moves a cache that cannot be trusted out of the
- * way: it may be of interest, its place is needed. */
+/* Renames a damaged file, which may help to find the cause, to make room for a new one. */
 static void set_aside(const cache *c) {
     char *lock = with_suffix(c->path, "-lock"), *damaged = with_suffix(c->path, "-damaged");
     if (rename(c->path, damaged) != 0)
@@ -80,9 +78,9 @@ static void set_aside(const cache *c) {
     free(damaged);
 }
 
-/* Somebody removed the file of processes that are still at work: their lock file, which they keep
- * open, tells of transactions in that file and must not be taken for the new one's. */
-static void leave_removed_file(const cache *c) {
+/* If the file was deleted while processes have it open, deletes their lock file as well: its reader
+ * table and locks belong to the deleted file. */
+static void drop_stale_lock_file(const cache *c) {
     if (access(c->path, F_OK) == 0 || errno != ENOENT)
         return;
     char *lock = with_suffix(c->path, "-lock");
@@ -119,7 +117,8 @@ static int env_open(cache *c) {
     return rc;
 }
 
-/* Opens the trees, makes them in a new file. MDB_VERSION_MISMATCH: another version of ours. */
+/* Opens the trees, or creates them in a new file, and loads the index. MDB_VERSION_MISMATCH: a file
+ * of another format version. */
 static int trees_open(cache *c) {
     MDB_txn *t = NULL;
     unsigned create = c->read_only ? 0 : MDB_CREATE;
@@ -132,16 +131,10 @@ static int trees_open(cache *c) {
         rc = mdb_dbi_open(t, "use", create, &c->use);
     if (!rc)
         rc = mdb_dbi_open(t, "format", create, &c->format);
-    if (!rc) {
+    if (!rc)
         rc = mdb_dbi_open(t, "pins", create, &c->pins);
-        c->has_pins = rc == 0;
-        rc = rc == MDB_NOTFOUND ? 0 : rc;
-    }
-    if (!rc) {
+    if (!rc)
         rc = mdb_dbi_open(t, "log", create, &c->log);
-        c->has_log = rc == 0;
-        rc = rc == MDB_NOTFOUND ? 0 : rc;
-    }
     uint32_t version = CACHE_VERSION, found = 0;
     MDB_val key = {7, "version"}, data;
     MDB_stat stat;
@@ -166,7 +159,7 @@ static int trees_open(cache *c) {
     c->pages_bytes = cache_pages_bytes(c, t);
     c->last_txn = mdb_txn_id(t);
     if (!c->read_only && stat.ms_entries > 0)
-        c->last_txn--; /* an empty commit makes no new transaction */
+        c->last_txn--; /* this transaction changes nothing, so LMDB reuses its id */
     return mdb_txn_commit(t);
 }
 
@@ -177,11 +170,11 @@ static int try_open(cache *c) {
     return rc;
 }
 
-/* Opens the file; alone, we check it first and start
- * anew when it is damaged or of another version. */
+/* Opens the file. If no other process has it open it is checked first, and replaced if it is damaged
+ * or of another version. */
 static int files_open(cache *c, bool alone, err *e) {
     err why;
-    leave_removed_file(c);
+    drop_stale_lock_file(c);
     if (alone && access(c->path, F_OK) == 0 && cache_check(c->path, &why) != 0) {
         if (c->read_only)
             return err_set(e, ERR_CORRUPT, "the cache '%s' is damaged: %s", c->path, why.message);
@@ -262,8 +255,8 @@ static cache *cache_new(const char *path, size_t budget) {
     return c;
 }
 
-/* Two stores of this process may share a file (two
- * :memory: ones do); LMDB allows one environment. */
+/* The open cache of this file, if any: LMDB allows one environment per file and process, and stores
+ * may share a file, as two :memory: stores do. */
 static cache *find_open(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -274,7 +267,7 @@ static cache *find_open(const char *path) {
     return NULL;
 }
 
-/* Which file LMDB has open: its name may lead to none by now, or to another. */
+/* Sets device and inode of the file that LMDB has open, which may no longer be the one at c->path. */
 static int file_identify(cache *c, err *e) {
     struct stat st;
     mdb_filehandle_t fd;
@@ -318,7 +311,7 @@ void cache_close(cache *c) {
             break;
         }
     if (last)
-        cache_free(c); /* under the mutex: nobody may open the file before it is closed */
+        cache_free(c); /* under the mutex, so that the file is not opened before it is closed */
     pthread_mutex_unlock(&open_mutex);
 }
 
@@ -328,7 +321,7 @@ static uint32_t payload_offset(size_t identity_bytes) {
     return (uint32_t)(CACHE_HEADER + (identity_bytes + 63) / 64 * 64);
 }
 
-/* The header with its checksum left out seeds the hash of identity and payload. */
+/* Hash of header (with checksum 0), identity and payload. */
 static uint64_t value_checksum(const value_header *h, const unsigned char *identity,
                                const unsigned char *payload) {
     value_header bare = *h;
@@ -357,7 +350,7 @@ static cache_job *make_value(hash128 key, str identity, str payload) {
 
 typedef enum value_state { VALUE_GOOD, VALUE_OTHER, VALUE_DAMAGED } value_state;
 
-/* Asks the system to read a value's pages at once: copying would fault them in one by one. */
+/* Asks the kernel to read all pages of a large value; copying would fault them in one by one. */
 static void will_need(MDB_val data) {
     uintptr_t first = (uintptr_t)data.mv_data & ~(uintptr_t)4095;
     uintptr_t end = (uintptr_t)data.mv_data + data.mv_size;
@@ -365,7 +358,7 @@ static void will_need(MDB_val data) {
         madvise((void *)first, end - first, MADV_WILLNEED);
 }
 
-/* Copies the payload first and then sums the copy, so that what is returned is what was checked. */
+/* Copies the payload, then verifies the copy: another process may change the map in between. */
 static value_state read_value(MDB_val data, hash128 key, str identity, void *out, size_t bytes,
                               buf *answer) {
     value_header h;
@@ -402,14 +395,14 @@ static value_state read_value(MDB_val data, hash128 key, str identity, void *out
 
 /* ---- get ------------------------------------------------------------------------------------- */
 
-/* Another process made the map larger: takes its size. No lock is held. */
+/* Takes over the size of a map that another process has enlarged. [] */
 static void cache_adopt_map(cache *c) {
     pthread_rwlock_wrlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
     for (int i = 0; i < c->nreaders; i++)
         mdb_txn_abort(c->readers[i]);
     c->nreaders = 0;
-    lmdb_map_resize(c->env, 0); /* on failure reads go on missing */
+    lmdb_map_resize(c->env, 0); /* if it fails, reads miss */
     pthread_mutex_unlock(&c->mutex);
     pthread_rwlock_unlock(&c->env_lock);
 }
@@ -424,7 +417,7 @@ int cache_begin(cache *c, unsigned flags, MDB_txn **out) {
     return mdb_txn_begin(c->env, NULL, flags, out);
 }
 
-/* A transaction for one read, NULL where none can be had. The env lock is held shared. */
+/* A read transaction, or NULL. [env] */
 static MDB_txn *reader_take(cache *c) {
     MDB_txn *t = NULL;
     pthread_mutex_lock(&c->mutex);
@@ -449,7 +442,7 @@ static void reader_give(cache *c, MDB_txn *t) {
         mdb_txn_abort(t);
 }
 
-/* Counts a read, and has what was off deleted. */
+/* Counts a read, and queues the deletion of a value that failed its check. */
 static void note_read(cache *c, cache_space space, hash128 key, bool found, value_state state) {
     pthread_mutex_lock(&c->mutex);
     cache_entry *entry = index_find(&c->index, (uint8_t)space, key);
@@ -466,7 +459,7 @@ static void note_read(cache *c, cache_space space, hash128 key, bool found, valu
     if (found) {
         c->stats.corrupt++;
         if (entry)
-            index_remove(&c->index, entry); /* so that a put is no duplicate */
+            index_remove(&c->index, entry); /* so that a new put is not dropped as a duplicate */
         if (c->stats.writing) {
             cache_job *job = mem_zalloc(sizeof *job);
             job->kind = CACHE_JOB_DELETE;
@@ -517,7 +510,7 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key) {
 
 /* ---- put and the rest ------------------------------------------------------------------------ */
 
-/* Whether another process has committed since the index was loaded. Both locks are held. */
+/* Whether another process has committed since the index was updated. [env, mutex] */
 static bool is_behind(const cache *c) {
     MDB_envinfo info;
     return !c->busy && mdb_env_info(c->env, &info) == 0 && info.me_last_txnid != c->last_txn;
@@ -543,7 +536,7 @@ void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 p
                str payload) {
     pthread_rwlock_rdlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
-    /* What another process may have taken away is offered again: the writer looks (write_job). */
+    /* Another process may have evicted the value: queue it, write_job looks again. */
     bool stored = index_find(&c->index, (uint8_t)space, key) && !is_behind(c);
     bool wanted = c->stats.writing && !stored;
     size_t bytes = payload_offset(identity.n) + payload.n;
@@ -556,7 +549,7 @@ void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 p
     pthread_rwlock_unlock(&c->env_lock);
     if (!wanted)
         return;
-    cache_job *job = make_value(key, identity, payload); /* copies and sums outside the lock */
+    cache_job *job = make_value(key, identity, payload); /* copies and hashes without a lock */
     pthread_mutex_lock(&c->mutex);
     if (job) {
         job->kind = CACHE_JOB_PUT;
@@ -580,7 +573,7 @@ void cache_flush(cache *c) {
 
 bool cache_configure(cache *c, size_t budget_bytes, cache_policy policy) {
     size_t budget = BASE_MAX(budget_bytes, CACHE_BUDGET_MIN);
-    pthread_rwlock_wrlock(&c->env_lock); /* no transaction of this process lives now */
+    pthread_rwlock_wrlock(&c->env_lock); /* this process has no transaction now */
     pthread_mutex_lock(&c->mutex);
     c->policy = policy;
     if (budget != c->budget) {
@@ -624,7 +617,7 @@ int cache_clear(cache *c, cache_space space, err *e) {
     if (!rc) {
         rc = mdb_drop(t, c->values[space], 0);
         rc = rc ? rc : clear_use(c, t, space);
-        if (!rc && space == CACHE_KV && c->has_pins)
+        if (!rc && space == CACHE_KV)
             rc = mdb_drop(t, c->pins, 0);
         pthread_mutex_lock(&c->mutex);
         for (int i = 0; i < c->index.count && !rc; i++)

@@ -1,17 +1,16 @@
 /*
- * cache_check.c - walks the pages of an LMDB 0.9 file without LMDB.
+ * cache_check.c - verifies the pages of an LMDB 0.9 file without LMDB.
  *
- * LMDB trusts its pages: a flipped bit in one can make it read or write anywhere, in our process.
- * So before LMDB opens a cache, every page that it could reach is read here, with every number
- * checked before it is used. A file passes only if:
- *   the newer meta page is sane, and has the flags and page size that this build writes;
- *   each branch, leaf and overflow page is reached once, carries its own number and its kind's
- *   flags, its nodes fill the
- *     page without gap or overlap, keys ascend, all leaves are equally deep, and the tree's counts
- *     are those of its record;
- *   the free list's pages are in the file's range, once each, and none is in use.
- * What passes can still hold wrong values; those have checksums. Formats: struct MDB_page,
- * MDB_node, MDB_db, MDB_meta of mdb.c, 64 bit, little-endian.
+ * LMDB trusts its pages: a flipped bit can make it read or write anywhere in this process. So before
+ * LMDB opens a cache, every page it could reach is read here, and every number is checked before it
+ * is used. A file passes only if
+ *   - the newer meta page is valid and has the flags and page size that this build writes;
+ *   - each branch, leaf and overflow page is referenced once, has its own number and the flags of
+ *     its kind; its nodes fill the page without gaps or overlaps; keys ascend; all leaves of a tree
+ *     have the same depth; and the tree's counts match its record;
+ *   - the pages of the free list are within the file, listed once, and not in use.
+ * A file that passes can still hold wrong values; those fail their checksums. Formats: struct
+ * MDB_page, MDB_node, MDB_db, MDB_meta of mdb.c, 64 bit, little-endian.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +49,7 @@ typedef struct db_record {
     uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
 } db_record;
 
-/* struct MDB_meta, behind the page header */
+/* struct MDB_meta, after the page header */
 typedef struct meta_record {
     uint32_t magic, version;
     uint64_t address, map_bytes;
@@ -62,8 +61,9 @@ typedef enum tree_kind { TREE_FREE, TREE_MAIN, TREE_VALUES } tree_kind;
 
 typedef struct walk {
     const uint8_t *map;
-    uint64_t pages, last_page; /* in the file; the highest in use */
-    uint8_t *seen;             /* a bit per page */
+    uint64_t pages;     /* in the file */
+    uint64_t last_page; /* highest page number in use */
+    uint8_t *seen;      /* a bit per page */
     meta_record meta;
     err *e;
 } walk;
@@ -72,7 +72,7 @@ typedef struct tree {
     tree_kind kind;
     uint64_t branch, leaf, overflow, entries;
     int leaf_depth;
-    /* the key before; the next one's lower bound */
+    /* the previous key; the lower bound of the next one by its branch */
     uint8_t last_key[KEY_BYTES_MAX], least_key[KEY_BYTES_MAX];
     size_t last_bytes, least_bytes;
     bool has_last, has_least;
@@ -94,12 +94,12 @@ static uint64_t load64(const uint8_t *p) {
     return v;
 }
 
-/* Marks a run of pages as used. */
+/* Marks a run of pages as used; an error if one is out of range or used already. */
 static int use_pages(walk *w, uint64_t first, uint64_t count, bool in_file) {
     if (first < 2 || count == 0 || first > w->last_page || count > w->last_page - first + 1)
         return damaged(w, first, "is out of range");
     if (in_file && (first >= w->pages || count > w->pages - first))
-        return damaged(w, first, "lies behind the end of the file");
+        return damaged(w, first, "is beyond the end of the file");
     for (uint64_t p = first; p < first + count; p++) {
         if (w->seen[p / 8] >> (p % 8) & 1)
             return damaged(w, p, "is used twice");
@@ -126,7 +126,7 @@ static int check_key(walk *w, tree *t, uint64_t page, const uint8_t *key, size_t
     return 0;
 }
 
-/* A leaf's key comes behind the one before it, and not before the branch key that leads to it. */
+/* Checks that a leaf's key is above the previous one and not below the key of its branch. */
 static int check_order(walk *w, tree *t, uint64_t page, const uint8_t *key, size_t n) {
     int status = check_key(w, t, page, key, n);
     if (status)
@@ -140,7 +140,7 @@ static int check_order(walk *w, tree *t, uint64_t page, const uint8_t *key, size
     return 0;
 }
 
-/* A record of the free list: a count and page numbers, descending. */
+/* Checks a record of the free list: a count, then page numbers in descending order. */
 static int check_free_pages(walk *w, uint64_t page, const uint8_t *data, size_t n) {
     if (n < 8 || load64(data) != n / 8 - 1 || n % 8)
         return damaged(w, page, "has a free list of a wrong length");
@@ -166,7 +166,7 @@ static int check_overflow(walk *w, tree *t, uint64_t page, uint64_t bytes, const
     uint32_t pages;
     memcpy(&pages, p + 12, sizeof pages);
     if (load64(p) != page || load16(p + 10) != P_OVERFLOW || pages != count)
-        return damaged(w, page, "is no overflow page of the right length");
+        return damaged(w, page, "is not an overflow page of the right length");
     t->overflow += count;
     *data = p + PAGE_HEADER;
     return 0;
@@ -181,7 +181,7 @@ static int check_leaf_node(walk *w, tree *t, uint64_t page, const uint8_t *node,
     if (flags != 0 && !big && !(flags == F_SUBDATA && t->kind == TREE_MAIN))
         return damaged(w, page, "has a node of an unknown kind");
     if (key_bytes > KEY_BYTES_MAX || NODE_HEADER + key_bytes + here > room)
-        return damaged(w, page, "has a node that leads outside");
+        return damaged(w, page, "has a node that exceeds the page");
     *used = (NODE_HEADER + key_bytes + (size_t)here + 1) & ~(size_t)1;
     int status = check_order(w, t, page, node + NODE_HEADER, key_bytes);
     const uint8_t *data = node + NODE_HEADER + key_bytes;
@@ -193,7 +193,7 @@ static int check_leaf_node(walk *w, tree *t, uint64_t page, const uint8_t *node,
     if (t->kind == TREE_FREE)
         return check_free_pages(w, page, data, data_bytes);
     if (flags != F_SUBDATA)
-        return t->kind == TREE_MAIN ? damaged(w, page, "has an entry where only trees are") : 0;
+        return t->kind == TREE_MAIN ? damaged(w, page, "has a value in the tree of trees") : 0;
     db_record db;
     if (data_bytes != sizeof db)
         return damaged(w, page, "has a tree record of a wrong length");
@@ -208,7 +208,7 @@ static int compare_offsets(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The nodes' sizes must tile the page from `upper` to its end. spans: offset << 16 | size. */
+/* Whether the nodes fill the page from `upper` to its end. spans: offset << 16 | size. */
 static bool nodes_tile(uint32_t *spans, int n, uint32_t upper) {
     qsort(spans, (size_t)n, sizeof *spans, compare_offsets);
     uint32_t at = upper;
@@ -228,7 +228,7 @@ static int check_branch_node(walk *w, tree *t, uint64_t page, const uint8_t *nod
     uint64_t child =
         load16(node) | (uint64_t)load16(node + 2) << 16 | (uint64_t)load16(node + 4) << 32;
     if (key_bytes > KEY_BYTES_MAX || NODE_HEADER + key_bytes > room || (key_bytes == 0) != first)
-        return damaged(w, page, "has a node that leads outside");
+        return damaged(w, page, "has a node that exceeds the page");
     *used = (NODE_HEADER + key_bytes + 1) & ~(size_t)1;
     if (!first) {
         int status = check_key(w, t, page, node + NODE_HEADER, key_bytes);
@@ -251,14 +251,14 @@ static int check_page(walk *w, tree *t, uint64_t page, int depth) {
     unsigned flags = load16(p + 10), lower = load16(p + 12), upper = load16(p + 14);
     bool leaf = flags == P_LEAF;
     if (load64(p) != page || (flags != P_BRANCH && !leaf) || load16(p + 8) != 0)
-        return damaged(w, page, "is neither branch nor leaf");
+        return damaged(w, page, "is neither a branch nor a leaf");
     if (lower < PAGE_HEADER || lower > upper || upper > PAGE || lower % 2)
         return damaged(w, page, "has wrong bounds");
     int n = (int)(lower - PAGE_HEADER) / 2;
     if (n < (leaf ? 1 : 2))
         return damaged(w, page, "has too few nodes");
     if (leaf && t->leaf_depth && t->leaf_depth != depth)
-        return damaged(w, page, "is a leaf of another depth");
+        return damaged(w, page, "is a leaf at another depth than the others");
     if (leaf)
         t->leaf_depth = depth;
     t->leaf += leaf;
@@ -268,7 +268,7 @@ static int check_page(walk *w, tree *t, uint64_t page, int depth) {
         unsigned at = load16(p + PAGE_HEADER + 2 * i);
         size_t used = 0;
         if (at < upper || at > PAGE - NODE_HEADER || at % 2)
-            return damaged(w, page, "has a node that leads outside");
+            return damaged(w, page, "has a node outside the page");
         status = leaf ? check_leaf_node(w, t, page, p + at, PAGE - at, &used)
                       : check_branch_node(w, t, page, p + at, PAGE - at, i == 0, depth, &used);
         if (status)
@@ -292,13 +292,14 @@ static int check_tree_root(walk *w, const db_record *db, tree_kind kind) {
         return status;
     if (t.leaf_depth != db->depth || t.branch != db->branch_pages || t.leaf != db->leaf_pages ||
         t.overflow != db->overflow_pages || t.entries != db->entries)
-        return damaged(w, db->root, "is the root of a tree with other counts");
+        return damaged(w, db->root, "is the root of a tree whose counts are wrong");
     return 0;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* As LMDB picks: the higher transaction; a commit writes the meta page of its parity. */
+/* Picks the meta page of the higher transaction, as LMDB does; a commit writes the page of its
+ * parity. */
 static int pick_meta(walk *w) {
     meta_record metas[2];
     for (uint64_t i = 0; i < 2; i++) {
@@ -306,11 +307,11 @@ static int pick_meta(walk *w) {
         memcpy(&metas[i], p + PAGE_HEADER, sizeof metas[i]);
         if (load64(p) != i || load16(p + 10) != P_META || metas[i].magic != META_MAGIC ||
             metas[i].version != 1)
-            return damaged(w, i, "is no meta page");
+            return damaged(w, i, "is not a meta page");
         if (metas[i].txn != 0 && metas[i].txn % 2 != i)
-            return damaged(w, i, "is a meta page of the other parity");
+            return damaged(w, i, "is a meta page of the wrong parity");
         if (metas[i].dbs[0].pad != PAGE || metas[i].address != 0 || metas[i].map_bytes % PAGE)
-            return damaged(w, i, "is a meta page with odd settings");
+            return damaged(w, i, "is a meta page with unknown settings");
     }
     w->meta = metas[metas[0].txn < metas[1].txn];
     w->last_page = w->meta.last_page;
@@ -326,7 +327,7 @@ static int walk_file(walk *w) {
         return status;
     w->seen = calloc(w->last_page / 8 + 1, 1);
     if (!w->seen)
-        return err_set(w->e, ERR_FULL, "no memory to check the cache");
+        return err_set(w->e, ERR_FULL, "not enough memory to check the cache");
     status = check_tree_root(w, &w->meta.dbs[0], TREE_FREE);
     if (!status)
         status = check_tree_root(w, &w->meta.dbs[1], TREE_MAIN);

@@ -1,10 +1,9 @@
 /*
- * cache_index.c - what the cache holds, in memory: a hash table of entries with their use, and the
- * order of eviction.
+ * cache_index.c - the cache's index in memory: entries with their use, and the choice of victims.
  *
- * Invariant: children counts live entries that name an entry as their parent, so an entry with
- * children is never evicted before them: a block without the blocks above it could never be
- * reached. Knows no LMDB.
+ * Invariant: an entry's `children` is the number of live entries with it as parent. An entry is never
+ * evicted before its children, because a KV block without the blocks above it cannot be used. No LMDB
+ * here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,8 @@
 
 enum { PAGE = 4096, PAGE_HEADER = 16, SMALL_MAX = 2000, SMALL_OVERHEAD = 192 };
 
-/* Small values share leaf pages, which are about two thirds full, and have a use record; large
- * ones have pages of their own. */
+/* Small values are in leaf pages that are about two thirds full; large ones have overflow pages.
+ * Each has a use record. */
 uint64_t cache_disk_bytes(size_t n) {
     if (n <= SMALL_MAX)
         return n + n / 2 + SMALL_OVERHEAD;
@@ -38,7 +37,7 @@ void index_free(cache_index *x) {
     *x = (cache_index){.free = -1};
 }
 
-/* ---- how often a key is wanted --------------------------------------------------------------- */
+/* ---- request frequency ----------------------------------------------------------------------- */
 
 enum { NOTED_MIN = 4096, NOTED_PER_ENTRY = 16 };
 
@@ -78,7 +77,7 @@ static bool has_parent(const cache_entry *e) {
     return e->parent.low != 0 || e->parent.high != 0;
 }
 
-/* The slot of the first child of a key: the others follow it in a list. */
+/* The slot with the first child of a key; its siblings are in a list. */
 static hash_slot *family_of(const cache_index *x, uint8_t space, hash128 parent) {
     uint64_t hash = hash_of(space, parent);
     for (hash_slot *s = hash_index_first(&x->families, hash); s;
@@ -215,12 +214,11 @@ void index_touch(cache_index *x, cache_entry *e) {
 
 typedef struct candidate {
     double rank;
-    uint64_t used; /* breaks ties: of equal ones the longest unused goes */
+    uint64_t used; /* among equal ranks the least recently used is evicted first */
     cache_entry *entry;
 } candidate;
 
-/* COST: what a byte of it saves, by how often it is wanted and by how long it was not (retention_score).
- */
+/* The entry with the least rank is evicted first. */
 static double rank_of(const cache_index *x, const cache_entry *e, cache_policy policy) {
     switch (policy) {
     case CACHE_FIFO:
@@ -241,8 +239,9 @@ static bool goes_before(const void *c, candidate a, candidate b) {
 
 HEAP_DEFINE(victims, candidate, const void *, goes_before, HEAP_NOT_TOLD);
 
-/* A parent stands in the heap once its last child has been chosen, which a pinned one never is: so
- * a chain of blocks that is worth little goes whole before any leaf that is worth more. */
+/* A parent enters the heap when its last child has been chosen. So a chain of blocks of little value
+ * is evicted as a whole before any leaf of more value. Pinned entries, and so their parents, never
+ * enter. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max) {
     candidate *heap = mem_alloc(sizeof *heap * (size_t)(x->count + 1));

@@ -1,9 +1,6 @@
 /*
- * cache_items.c - what the cache holds, for people: lists of values, their identities, clearing by
- * identity.
- *
- * Invariant: nothing here answers a query; a value that looks wrong is passed over, and left to
- * cache_get to find and delete.
+ * cache_items.c - listing values, their identities, and clearing by identity, for system tables and
+ * DROP MODEL. Damaged values are skipped here; cache_get deletes them.
  */
 #include <string.h>
 
@@ -31,8 +28,7 @@ size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out) {
     return n;
 }
 
-/* The identity within a stored value; n = 0 and p
- * = NULL where the header does not fit the value. */
+/* The identity of a stored value; p = NULL: the header is invalid. */
 static str identity_of(MDB_val data) {
     value_header h;
     if (data.mv_size < CACHE_HEADER)
@@ -63,7 +59,8 @@ bool cache_identity(cache *c, cache_space space, hash128 key, buf *out) {
     return found;
 }
 
-/* The next keys behind *from that match; returns their number, *end when there are no more. */
+/* Finds keys from *from on whose identity begins with `wanted`; returns their number, sets *from to
+ * the last and *end if there are no more. */
 static size_t find_matching(cache *c, MDB_txn *t, cache_space space, str wanted, hash128 *from,
                             hash128 *keys, bool *end) {
     MDB_cursor *cursor = NULL;
@@ -86,7 +83,7 @@ static size_t find_matching(cache *c, MDB_txn *t, cache_space space, str wanted,
     return n;
 }
 
-/* One transaction's worth of deletions. */
+/* Deletes up to DELETES_AT_ONCE matching values in one transaction. */
 static int clear_some(cache *c, cache_space space, str wanted, hash128 *from, bool *end,
                       uint64_t *deleted) {
     hash128 keys[DELETES_AT_ONCE];

@@ -1,11 +1,10 @@
 /*
- * cache_meta.c - small facts about what is stored, in the same file, so that they are lost with it
- * and only with it.
+ * cache_meta.c - key-value pairs in the cache's file, lost with it.
  *
  *   tree "format": "note " and the key's hash 16  →  XXH3 of the rest 8 | key's length 4 | key |
- *   bytes
+ *                                                    value
  *
- * Invariant: a note that is found has the key asked for and the bytes put.
+ * Invariant: a pair that is found has the whole key and a valid checksum.
  */
 #include <string.h>
 
@@ -67,7 +66,7 @@ static int put_note(cache *c, str key, str bytes) {
     MDB_val k = key_of(&name, key), data = {note.n, note.p};
     rc = mdb_put(t, c->format, &k, &data, 0);
     buf_free(&note);
-    return cache_write_end(c, t, rc, CACHE_WROTE_KEYS); /* none: the index has nothing to learn */
+    return cache_write_end(c, t, rc, CACHE_WROTE_KEYS); /* no keys: the index does not change */
 }
 
 int cache_meta_put(cache *c, str key, str bytes, err *e) {

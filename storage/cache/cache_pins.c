@@ -1,12 +1,11 @@
 /*
- * cache_pins.c - KV blocks that stay whatever eviction would choose, under the names that asked for
- * it.
+ * cache_pins.c - pins: KV blocks protected from eviction under a name.
  *
  *   tree "pins": block's key 16 | hash of the name 16  →  the name
  *
- * Invariants: a pin is a record of its own, so that a block shared by two names stays until both
- * let it go, and a block that was lost and is stored again is pinned again; pins never take more
- * than half of the budget, so there is always something to evict.
+ * Invariants: a block pinned under two names stays protected until both are unpinned; a pin outlives
+ * the loss of its block, which is protected again when it is stored again; pinned blocks take at most
+ * half of the budget, so that eviction can always free space.
  */
 #include <string.h>
 
@@ -18,7 +17,7 @@ typedef struct pin_key {
     hash128 block, name;
 } pin_key;
 
-/* Names are equal as the catalog's are: without regard to case. */
+/* Names are compared without case, as in the catalog. */
 static hash128 name_hash(str name) {
     buf lower = {0};
     for (size_t i = 0; i < name.n; i++)
@@ -33,7 +32,7 @@ uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block) {
     pin_key from = {.block = block};
     MDB_val key = {sizeof from, &from}, data;
     uint32_t n = 0;
-    if (!c->has_pins || mdb_cursor_open(t, c->pins, &cursor) != 0)
+    if (mdb_cursor_open(t, c->pins, &cursor) != 0)
         return 0;
     int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
     while (rc == 0 && key.mv_size == sizeof from &&
@@ -45,7 +44,7 @@ uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block) {
     return n;
 }
 
-/* The next record that is one, from a new cursor on the first; MDB_NOTFOUND: there is none. */
+/* The next valid record; from a new cursor the first. MDB_NOTFOUND at the end. */
 static int pin_next(MDB_cursor *cursor, pin_key *out) {
     MDB_val key, data;
     int rc;
@@ -60,8 +59,8 @@ static int pin_next(MDB_cursor *cursor, pin_key *out) {
 int cache_load_pins(cache *c, MDB_txn *t) {
     MDB_cursor *cursor;
     pin_key pin;
-    int rc = c->has_pins ? mdb_cursor_open(t, c->pins, &cursor) : 0;
-    if (rc || !c->has_pins)
+    int rc = mdb_cursor_open(t, c->pins, &cursor);
+    if (rc)
         return rc;
     while ((rc = pin_next(cursor, &pin)) == 0) {
         cache_entry *e = index_find(&c->index, CACHE_KV, pin.block);
@@ -72,7 +71,7 @@ int cache_load_pins(cache *c, MDB_txn *t) {
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Puts the records; the mutex is held, since the index says which blocks there are. */
+/* Adds the pins of the blocks in the index. MDB_MAP_FULL: over the share of the budget. [mutex] */
 static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_t n,
                     cache_pins *out) {
     pin_key pin = {.name = name_hash(name)};
@@ -93,7 +92,7 @@ static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_
     return rc == 0 && all > c->budget / PIN_SHARE ? MDB_MAP_FULL : rc;
 }
 
-/* Takes the records of a name away. The mutex is held. */
+/* Deletes the pins of a name. [mutex] */
 static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
     MDB_cursor *cursor;
     pin_key pin;
@@ -115,7 +114,7 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* One transaction on the pins of a name; n = 0: they go. */
+/* Adds pins of a name, or (n = 0) deletes all of it, in one transaction. */
 static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out) {
     MDB_txn *t = NULL;
     int rc = cache_write_begin(c, &t);
@@ -130,7 +129,7 @@ static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cach
 
 static int change(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e) {
     *out = (cache_pins){0};
-    if (c->read_only || !c->has_pins)
+    if (c->read_only)
         return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
     cache_flush(c);
     pthread_rwlock_rdlock(&c->env_lock);
@@ -138,9 +137,9 @@ static int change(cache *c, str name, const hash128 *blocks, size_t n, cache_pin
     pthread_rwlock_unlock(&c->env_lock);
     if (rc != MDB_MAP_FULL)
         return lmdb_error(e, rc, "cannot change what is pinned");
-    err_set(e, ERR_FULL, "pinning %.*s would keep more than half of kv_disk for good",
+    err_set(e, ERR_FULL, "pinning %.*s would take more than half of kv_disk",
             (int)BASE_MIN(name.n, 60u), name.p);
-    err_hint(e, "UNPIN what is not needed any more, or SET kv_disk to more");
+    err_hint(e, "UNPIN other names, or raise kv_disk with SET");
     return ERR_FULL;
 }
 

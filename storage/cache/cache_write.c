@@ -1,10 +1,10 @@
 /*
- * cache_write.c - the write-behind thread: batches of puts and deletes, eviction, what happens when
- * a write fails.
+ * cache_write.c - the write-behind thread: batches of puts and deletes, eviction, write errors; and
+ * loading the index from the file.
  *
- * Invariants: nobody waits for this thread but cache_flush and cache_close; a failed write turns
- * writing off for good, and what was stored stays readable; a batch is small against the budget,
- * because pages freed by one transaction serve only the one after the next.
+ * Invariants: only cache_flush and cache_close wait for this thread; after a failed write nothing more
+ * is written, and stored values stay readable; a batch is small relative to the budget, because pages
+ * freed by a transaction are reusable only two transactions later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 
 enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32, PAGE = 4096 };
 
-/* What the map has beyond the budget. Half of it may come to be in use, because trees are less full
- * than cache_disk_bytes says once much has come and gone. */
+/* Size of the map beyond the budget. Values may use half of it, because after many deletions pages
+ * are less full than cache_disk_bytes assumes. */
 static size_t room_beside(const cache *c) {
     return cache_map_bytes(c->budget) - c->budget;
 }
 
-/* Transactions copy the pages they change, and the old ones are free in the next but one: what one
- * changes is a sixth of what the map has left. Keys are hashes, so each small value that is put or
- * deleted changes a page of values and one of use records. The mutex is held. */
+/* The number of keys that one transaction may change. A transaction copies the pages it changes, and
+ * the old ones are reusable only two transactions later, so it may change a sixth of the free pages.
+ * Keys are hashes: each change touches one page of values and one of use records. [mutex] */
 static size_t keys_at_once(const cache *c) {
     enum { PARTS = 6, PAGES_PER_KEY = 2 };
     MDB_envinfo info = {0};
@@ -36,7 +36,7 @@ typedef struct use_record {
     double cost, spare;
     hash128 parent;
     uint32_t hits, unused;
-    uint64_t checksum; /* of what is above, seeded by the key */
+    uint64_t checksum; /* of the other members, seeded by the key */
 } use_record;
 
 typedef struct use_key {
@@ -99,12 +99,12 @@ static cache_entry *add_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key,
     return e;
 }
 
-/* What was read of these entries since their use records were written. */
+/* Carries over the uses that `before` has counted since their records were written. */
 static void keep_use(cache_index *x, const cache_entry *before, int n) {
     for (int i = 0; i < n; i++) {
         const cache_entry *old = &before[i];
         cache_entry *e = old->live && old->changed ? index_find(x, old->space, old->key) : NULL;
-        if (!e || e->born != old->born) /* gone, or stored anew */
+        if (!e || e->born != old->born) /* deleted, or stored again */
             continue;
         e->hits = BASE_MAX(e->hits, old->hits);
         e->used = BASE_MAX(e->used, old->used);
@@ -126,8 +126,7 @@ void cache_load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
     keep_use(&c->index, &before, 1);
 }
 
-/* What is stored of the sketch: its bytes and their
- * checksum, under "sketch" in the tree "format". */
+/* Writes the checksum and bytes of the sketch under "sketch" in the tree "format". */
 static int save_sketch(cache *c, MDB_txn *t) {
     const cache_sketch *s = c->index.sketch;
     MDB_val key = {6, "sketch"}, data = {sizeof(uint64_t) + sizeof *s, NULL};
@@ -142,7 +141,7 @@ static int save_sketch(cache *c, MDB_txn *t) {
     return 0;
 }
 
-/* Without a sound sketch, what the entries themselves have seen is a beginning. */
+/* Loads the sketch; without a valid one it is started from the hits of the entries. */
 static void load_sketch(cache *c, MDB_txn *t) {
     enum { SEED_MAX = 8 };
     cache_sketch *s = mem_zalloc(sizeof *s);
@@ -186,7 +185,7 @@ static int load_entries(cache *c, MDB_txn *t) {
     return 0;
 }
 
-/* Reads which entries there are; values themselves are not touched. */
+/* Loads all keys and use records; reads no value. */
 int cache_load_index(cache *c, MDB_txn *t) {
     cache_entry *before = c->index.entries;
     int n = c->index.count;
@@ -221,20 +220,20 @@ uint64_t cache_pages_bytes(cache *c, MDB_txn *t) {
     uint64_t pages = 0;
     for (size_t i = 0; i < BASE_COUNT(trees); i++) {
         MDB_stat s;
-        bool there = i < 5 || (i == 5 ? c->has_pins : c->has_log);
-        if (there && mdb_stat(t, trees[i], &s) == 0)
+        if (mdb_stat(t, trees[i], &s) == 0)
             pages += s.ms_branch_pages + s.ms_leaf_pages + s.ms_overflow_pages;
     }
     return pages * PAGE;
 }
 
-/* How much must go so that `incoming` bytes fit the budget, as the index counts, and the map, as
- * pages are. The mutex is held. */
+/* Bytes to evict so that `incoming` bytes fit both the budget, by the index's estimate, and the map,
+ * by pages in use. [mutex] */
 static uint64_t excess_of(const cache *c, uint64_t incoming) {
     uint64_t limit = c->budget + room_beside(c) / 2, excess = 0;
     if (c->index.bytes + incoming > c->budget)
         excess = c->index.bytes + incoming - c->budget;
-    if (c->pages_bytes + incoming > limit) /* what goes leaves room in its page for what comes */
+    if (c->pages_bytes + incoming >
+        limit) /* new values fill the space that victims leave in pages */
         excess = BASE_MAX(excess, BASE_MIN(c->pages_bytes + incoming - limit, incoming));
     return excess;
 }
@@ -244,7 +243,7 @@ typedef struct victim {
     uint8_t space;
 } victim;
 
-/* Chooses what is to go for `excess` bytes. The mutex is held. */
+/* Copies the keys of the victims for `excess` bytes; returns their number. [mutex] */
 static size_t victims_choose(cache *c, uint64_t excess, victim *out) {
     cache_entry **entries = mem_alloc(sizeof *entries * VICTIMS_MAX);
     size_t n = index_victims(&c->index, c->policy, excess, entries, VICTIMS_MAX);
@@ -254,7 +253,8 @@ static size_t victims_choose(cache *c, uint64_t excess, victim *out) {
     return n;
 }
 
-/* Deletes some of the victims, those that nobody has deleted or built upon since. */
+/* Deletes n victims in one transaction, except those that have been deleted, pinned or got children
+ * since they were chosen. */
 static int evict_some(cache *c, const victim *victims, size_t n) {
     MDB_txn *t;
     size_t gone = 0;
@@ -278,7 +278,7 @@ static int evict_some(cache *c, const victim *victims, size_t n) {
     return rc;
 }
 
-/* Makes `excess` bytes free, in transactions of a share of the keys that one can take. */
+/* Evicts `excess` bytes, in transactions of keys_at_once / share keys. */
 static int evict(cache *c, uint64_t excess, size_t share) {
     victim *victims = mem_alloc(sizeof *victims * VICTIMS_MAX);
     pthread_mutex_lock(&c->mutex);
@@ -295,7 +295,7 @@ static int evict(cache *c, uint64_t excess, size_t share) {
     return rc;
 }
 
-/* Evicts a little more than it must, so that not every batch does. */
+/* Evicts for `incoming` bytes, and some more, so that not every batch has to. */
 static int make_way(cache *c, uint64_t incoming) {
     pthread_mutex_lock(&c->mutex);
     uint64_t excess = excess_of(c, incoming);
@@ -303,7 +303,7 @@ static int make_way(cache *c, uint64_t incoming) {
     return excess ? evict(c, excess + c->budget / SPARE_SHARE, 1) : 0;
 }
 
-/* Takes jobs for one transaction from the queue. The mutex is held. */
+/* Takes the jobs of one transaction from the queue; *bytes: on disk. [mutex] */
 static cache_job *take_batch(cache *c, size_t *bytes) {
     size_t limit = BASE_MIN(CACHE_BATCH_BYTES, c->budget / BATCH_SHARE), n = 0;
     size_t most = keys_at_once(c);
@@ -332,7 +332,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     pthread_mutex_unlock(&c->mutex);
     if (job->kind == CACHE_JOB_DELETE)
         return cache_delete(c, t, job->space, job->key);
-    if (stored) /* offered twice, or meanwhile stored by another process */
+    if (stored) /* queued twice, or stored by another process meanwhile */
         return 0;
     MDB_val key = {sizeof k, &k}, data = {job->bytes, (void *)(uintptr_t)job->value};
     int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
@@ -352,8 +352,8 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     return use_write(c, t, &copy);
 }
 
-/* One transaction's worth of use records that are behind; *more: there are others. The sketch goes
- * with the last. */
+/* Writes changed use records in one transaction; *more: there are others. The last transaction also
+ * writes the sketch. */
 static int write_use(cache *c, bool *more) {
     MDB_txn *t;
     size_t n = 0;
@@ -389,9 +389,8 @@ static int write_batch(cache *c, const cache_job *jobs, size_t bytes) {
     return cache_write_end(c, t, rc, c->touched.n ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
 }
 
-/* The map is full although the budget is not: other processes' readers hold pages, be they dead, or
- * free pages lie badly. Deleting takes pages, too, and gives them back in the next transaction but
- * one: so by and by. */
+/* The map is full although the budget is not: readers hold old pages, or free pages are fragmented.
+ * Deleting itself needs pages and returns them two transactions later, hence several small rounds. */
 static int make_room(cache *c) {
     enum { ROUNDS = 3, SHARE = 16, SMALL = 4 };
     int rc = 0;
@@ -403,7 +402,7 @@ static int make_room(cache *c) {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Whether to go on writing after `rc`. The mutex is held. */
+/* Counts the dropped jobs of a failed batch; stops writing unless only the map was full. [mutex] */
 static void note_failure(cache *c, int rc, const cache_job *jobs) {
     for (; jobs; jobs = jobs->next)
         c->stats.dropped += jobs->kind == CACHE_JOB_PUT;
@@ -436,8 +435,7 @@ static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_us
     return rc;
 }
 
-/* What the index knows may be ahead of the file after
- * a failed batch; readers trust the file alone. */
+/* After a failed batch the index may be ahead of the file: loads it again. */
 static void reload_after_failure(cache *c) {
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);

@@ -1,10 +1,10 @@
 /*
- * catalog.c - the catalog as the transaction sees it: loading, looking up, and the records' bytes.
+ * catalog.c - the catalog of a transaction: loading, look-up, and the encoding of its records.
  *
- * Invariant: a snapshot never changes while more than the store refers to it. The store keeps the
- * last one and loads again when the schema cookie differs; when only rows were committed it updates
- * the version counters in place, if nobody else has the snapshot. Changing the catalog is
- * catalog_change.c's.
+ * Invariant: a snapshot never changes while anything besides the store refers to it. The store keeps
+ * the last one. It loads a new one when the schema cookie differs; when only rows were committed it
+ * updates the version counters in place, unless the snapshot is shared. Changes of the catalog are in
+ * catalog_change.c.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -103,8 +103,7 @@ void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint
         put_str(b, def->checks[i]);
 }
 
-/* A count that the bytes left could hold at one byte each:
- * keeps a damaged record from asking for all memory. */
+/* Reads a count, at most the number of bytes left: a damaged record cannot request huge arrays. */
 static int get_count(bytes_reader *r) {
     uint32_t n = get_u32(r);
     if (n > (size_t)(r->end - r->p)) {
@@ -207,7 +206,7 @@ bool catalog_read_model(MDB_val data, arena *a, model_def *def) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* One record while loading; sorted by kind, then by name. */
+/* A record while loading; records are sorted by kind, then by name. */
 typedef struct loaded {
     char kind;
     uint32_t id;

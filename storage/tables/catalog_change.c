@@ -1,9 +1,8 @@
 /*
- * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog and the trees they entail.
+ * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog, and of the trees that go with them.
  *
- * Invariant: every change runs in the statement's child transaction if there is a savepoint, raises
- * the schema cookie and leaves t->snap loaded anew, so that a definition in hand is never half
- * changed.
+ * Invariant: every change runs in a child transaction if a savepoint is open, increments the schema
+ * cookie, and reloads t->snap; definitions in the old snapshot stay as they were.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +32,7 @@ static int record_delete(txn *t, char kind, uint32_t id, err *e) {
                       "cannot write the catalog");
 }
 
-/* The end of each change: `next_id` as used up by it. */
+/* The last step of each change. next_id: the next free object id. */
 static int change_done(txn *t, uint32_t next_id, err *e) {
     int status = catalog_raise_cookie(t, next_id, e);
     return status ? status : txn_load_catalog(t, e);
@@ -81,7 +80,7 @@ static void mark_used_trees(const snapshot *s, bool *used) {
     }
 }
 
-/* Takes `count` unused trees; each is empty. */
+/* Allocates `count` unused, empty trees. */
 static int take_trees(txn *t, uint32_t *out, int count, err *e) {
     bool used[TREES_MAX];
     mark_used_trees(t->snap, used);
@@ -113,8 +112,7 @@ static int check_columns(const table_def *def, err *e) {
             return err_set(e, ERR_TYPE, "column \"%.*s\" has no type", (int)c->name.n, c->name.p);
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(c->name, def->columns[k].name))
-                return err_set(e, ERR_BIND, "column \"%.*s\" is there twice", (int)c->name.n,
-                               c->name.p);
+                return err_set(e, ERR_BIND, "duplicate column \"%.*s\"", (int)c->name.n, c->name.p);
     }
     return 0;
 }
@@ -126,7 +124,7 @@ static bool index_name_taken(const catalog *c, const index_def *made, int nmade,
     return catalog_index(c, name, NULL) != NULL;
 }
 
-/* A nameless index (a constraint's) is called <table>_<columns>_key or <table>_pkey. */
+/* The name of an index without one: <table>_pkey, <table>_<columns>_key or <table>_<columns>_idx. */
 static str index_name(const catalog *c, arena *a, const table_def *def, const index_def *x,
                       const index_def *made, int nmade) {
     buf b = {0};
@@ -227,8 +225,8 @@ int catalog_drop_table(txn *t, str name, err *e) {
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
-/* Writes all rows of `from` anew into tree `to` with layout `after`; column i of a new row is
- * `source[i]` of the old, or `fill` where that is -1. */
+/* Copies all rows of `from` into tree `to` with layout `after`. Column i of a new row is column
+ * source[i] of the old one, or `fill` if that is -1. */
 static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after,
                         const int *source, value fill, const atomic_bool *cancel, err *e) {
     MDB_cursor *in = NULL, *out = NULL;
@@ -262,15 +260,14 @@ static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_l
     return status;
 }
 
-/* The table gets the columns of `made` (rowid_column and indexes adjusted by the caller) and its
- * rows move to a new tree. */
+/* Changes a table's definition to `made`, with other columns, and copies its rows to a new tree. */
 static int reshape(txn *t, const table_info *info, table_def *made, const int *source, value fill,
                    arena *a, const atomic_bool *cancel, err *e) {
     uint32_t tree = 0, old_tree = info->tree;
     row_layout layout;
     row_layout_init(&layout, a, made);
     txn_mark_dirty(t, made->id);
-    int status = stats_forget(t, made->id, e); /* they are by column */
+    int status = stats_forget(t, made->id, e); /* they are by column position */
     if (!status)
         status = take_trees(t, &tree, 1, e);
     if (!status)

@@ -1,9 +1,9 @@
 /*
- * index.c - entries of secondary indexes, unique checks, building an index.
+ * index.c - index entries, uniqueness checks, building an index.
  *
- * Invariant: an index has exactly one entry for each row of its table. Keys end in the rowid
- * whether unique or not; that no two rows have equal cells is this file's doing. Cells beyond
- * KEY_CUT bytes are compared on the rows themselves.
+ * Invariant: an index has exactly one entry per row of its table. The keys of unique indexes end in
+ * the rowid as well, so uniqueness is enforced here, not by LMDB. Cut keys are compared by reading
+ * the rows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +132,7 @@ int index_find_equal(txn *t, const table_info *info, int index, const value *row
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* Keys of one run, to be sorted: LMDB takes sorted
- * keys several times faster than scattered ones. */
+/* Keys to be sorted before they are written: LMDB writes sorted keys several times faster. */
 typedef struct run {
     arena *mem;
     MDB_val *keys;
@@ -199,8 +198,7 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
     return run_write(t, info, index, r, first, cancel, e);
 }
 
-/* Equal neighbours in key order are the duplicates; among
- * cut keys the rows decide, each against those of its hash. */
+/* Finds duplicates: neighbours with equal cells; of cut keys with equal hashes the rows decide. */
 static int build_check(txn *t, const table_info *info, int index, value *row,
                        const atomic_bool *cancel, err *e) {
     const index_def *x = &info->def->indexes[index];

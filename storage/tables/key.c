@@ -1,9 +1,8 @@
 /*
  * key.c - order-preserving index keys (format: tables_int.h).
  *
- * Invariant: for uncut keys, memcmp of two entries orders them as value_compare orders their cells,
- * then by rowid. Cut keys agree on that for their first KEY_CUT bytes only; who meets one asks the
- * row.
+ * Invariant: memcmp of two uncut keys orders them as value_compare orders their cells, then by rowid.
+ * For cut keys this holds for their first KEY_CUT bytes only; beyond these the rows must be compared.
  */
 #include <math.h>
 #include <string.h>
@@ -15,7 +14,7 @@ static void append_be64(buf *b, uint64_t bits) {
     buf_append(b, &bits, sizeof bits);
 }
 
-/* NaN is lowest and one value; -0 is 0. */
+/* Bits whose unsigned order is that of REALs: NaN lowest, all NaNs equal, -0 equal to 0. */
 static uint64_t real_bits(double r) {
     uint64_t bits;
     if (isnan(r))
@@ -37,7 +36,7 @@ static void append_text(buf *b, str s) {
         s.p += n + 1;
         s.n -= n + 1;
     }
-    buf_append(b, "\0", 2); /* the literal's own end is the second zero */
+    buf_append(b, "\0", 2); /* two zeros: one and the literal's terminator */
 }
 
 void key_append_cell(buf *b, value_type type, value v) {

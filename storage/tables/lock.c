@@ -1,9 +1,9 @@
 /*
  * lock.c - writer.lock: one writing process at a time, known by its pid.
  *
- * A POSIX record lock: the kernel drops it when its process dies, and F_GETLK tells who holds it.
- * It belongs to the process, not to the descriptor, which is right here because a database is
- * opened once per process. Invariant: whoever holds an LMDB write transaction holds this lock.
+ * A POSIX record lock: the kernel releases it when its process dies, and F_GETLK returns the pid of
+ * its holder. It belongs to the process, not to the descriptor, which suits a database that is open
+ * once per process. Invariant: an LMDB write transaction exists only under this lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int busy_error(const store *s, short type, int64_t waited_ms, err *e) {
     else
         err_set(e, ERR_BUSY, "'%s' is being written by another process; gave up after %.1f s",
                 s->path, seconds);
-    err_hint(e, "SET busy_timeout waits longer");
+    err_hint(e, "raise busy_timeout with SET to wait longer");
     return ERR_BUSY;
 }
 

@@ -1,9 +1,8 @@
 /*
- * memdir.c - the private directory behind :memory:, and which file systems are refused.
+ * memdir.c - the private directory of a :memory: database.
  *
- * Invariant: a directory kvasir-mem-* whose owner.lock nobody holds belongs to a process that died,
- * and may be removed by any later process of the same user. The lock is flock(), which dies with
- * its process.
+ * Invariant: a directory kvasir-mem-* whose owner.lock is not locked belongs to a dead process, and any
+ * process of the same user may remove it. The kernel releases the flock() when the process dies.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,8 +47,7 @@ int memdir_create(char **path, int *owner_fd, err *e) {
     buf_printf(&lock, "%s/owner.lock", name.p);
     *owner_fd = open(lock.p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     buf_free(&lock);
-    /* The byte says that the lock was held once: a
-     * sweep that meets an empty lock file is too early. */
+    /* The byte means that the lock has been held; an empty lock file may be about to be locked. */
     if (*owner_fd < 0 || flock(*owner_fd, LOCK_EX | LOCK_NB) != 0 ||
         write(*owner_fd, "k", 1) != 1) {
         err_set_errno(e, errno, "cannot lock the temporary database '%s'", name.p);
@@ -69,8 +67,7 @@ void memdir_remove(const char *path, int owner_fd) {
         close(owner_fd);
 }
 
-/* Removes the directory unless its owner lives. A
- * directory without a lock file may be just being made. */
+/* Removes the directory of a dead process. One without a lock file may be about to get it. */
 static void sweep_one(const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())

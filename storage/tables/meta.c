@@ -1,9 +1,9 @@
 /*
- * meta.c - small facts beside the catalog: opaque bytes by key.
+ * meta.c - key-value pairs beside the catalog.
  *
- * Invariant: a key longer than LMDB takes is stored under its own first bytes and its hash, with
- * the whole key in front of the bytes, so that any key works and prefixes of at most META_KEEP
- * bytes still find it.
+ * Invariant: LMDB limits the length of keys, so a long key is replaced by its first META_KEEP bytes and
+ * its hash, and every value begins with the whole key. Prefixes of up to META_KEEP bytes still find
+ * long keys.
  */
 #include <errno.h>
 #include <string.h>
@@ -69,7 +69,7 @@ int meta_delete_prefix(txn *t, str prefix, err *e) {
     if (status)
         return status;
     if (prefix.n > META_KEEP)
-        return err_set(e, ERR_LIMIT, "a prefix has at most %d bytes", META_KEEP);
+        return err_set(e, ERR_LIMIT, "a prefix longer than %d bytes", META_KEEP);
     int rc = mdb_cursor_open(t->mdb, t->store->meta_dbi, &c);
     if (rc)
         return lmdb_error(e, rc, "cannot read the database's settings");
@@ -79,7 +79,7 @@ int meta_delete_prefix(txn *t, str prefix, err *e) {
         rc = mdb_cursor_del(c, 0);
         if (!rc)
             rc = mdb_cursor_get(c, &key, &data, MDB_GET_CURRENT);
-        /* Past the last entry GET_CURRENT reports EINVAL or NOTFOUND, by version. */
+        /* After the last entry GET_CURRENT returns EINVAL or NOTFOUND, depending on the version. */
         if (rc == EINVAL)
             rc = MDB_NOTFOUND;
     }

@@ -1,8 +1,7 @@
 /*
- * row.c - the bytes of one row (format: tables_int.h).
+ * row.c - encoding and decoding of a row (format: tables_int.h).
  *
- * Invariant: nothing is read outside the row's bytes whatever they are; a row that cannot be what
- * it claims is ERR_CORRUPT.
+ * Invariant: no byte outside the row is read, whatever its content; an invalid row is ERR_CORRUPT.
  */
 #include <string.h>
 
@@ -92,7 +91,7 @@ bool row_check(const row_layout *l, MDB_val bytes) {
     return ncolumns == l->ncolumns;
 }
 
-/* One cell of a row that passed row_check; false when its offsets lead outside. */
+/* Decodes a cell of a row that passed row_check; false: its offsets are outside the row. */
 static bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int at, value *out) {
     const uint8_t *p = bytes.mv_data;
     if (at < 0 || at == l->rowid_column) {

@@ -1,6 +1,6 @@
 /*
- * rowids.c - lists of rowids: what an index finds, put in the table's order before the rows are
- * read.
+ * rowids.c - lists of rowids found by an index, to be sorted into the table's order before the rows
+ * are read.
  */
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ int rowid_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* An index lists the rows of one key in order already. */
+/* The rowids of a single index key are already sorted. */
 static bool is_sorted(const rowid_list *l) {
     for (size_t i = 1; i < l->n; i++)
         if (l->ids[i - 1] >= l->ids[i])

@@ -1,13 +1,13 @@
 /*
- * scan.c - walking a table by rowid or by an index, a batch at a time.
+ * scan.c - scans of a table by rowid or by an index, a batch at a time.
  *
- * First the rows' bytes of a whole batch are gathered from the cursor, then each wanted column is
- * decoded in a loop of its own. Invariants: cells point into the map; a scan survives writes of its
- * transaction between two batches by seeking behind the last entry it read.
+ * A batch first gathers pointers to the bytes of its rows, then decodes column by column. Invariants:
+ * cells point into the map; after a write of its transaction a scan seeks to the entry after the last
+ * one it read.
  *
- * Where index keys are cut, entries with the same first KEY_CUT bytes form a *group* whose order
- * and bounds the key does not tell: their rows are fetched, compared with the bounds, sorted by
- * their cells and handed out from `pending`.
+ * Cut index keys with the same first KEY_CUT bytes form a *group*, whose order the keys do not
+ * determine: its rows are fetched, compared with the bounds, sorted by their cells, and returned from
+ * `pending`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,39 +17,38 @@
 enum { BATCH_GROWTH = 4 };
 
 struct table_scan {
-    txn *txn; /* NULL once it ended */
+    txn *txn; /* NULL after its end */
     table_scan *next_open;
     const atomic_bool *cancel;
     const table_info *info;
-    const index_def *index; /* ours, of the txn's catalog; NULL: by rowid */
+    const index_def *index; /* of the transaction's catalog; NULL: by rowid */
     uint32_t index_tree;
     int ncolumns, *columns;
     value_type *types;
-    arena *mem;       /* of the scan */
-    arena *bound_mem; /* of its bounds */
+    arena *mem;
+    arena *bound_mem; /* reset by scan_rebind */
 
     /* Bounds by rowid. */
     int64_t low_rowid, high_rowid;
     bool empty;
-    /* Bounds by index: the cells' bytes, uncut, and the values, for cut groups. */
+    /* Bounds by index: the cells as uncut key bytes, and as values to compare groups with. */
     buf low, high;
     bool low_inclusive, low_not_null, high_inclusive;
     value *low_values, *high_values;
     int nlow, nhigh;
     bool descending;
-    int batch_rows; /* of the next batch, at most */
-    bool at_low;    /* entries equal to an exclusive low bound may still come */
+    int batch_rows; /* limit of the next batch */
+    bool at_low;    /* entries equal to an exclusive low bound may follow */
 
     MDB_cursor *rows, *entries; /* entries: of the index */
-    uint64_t epoch;             /* txn->epoch when the cursors were last placed */
+    uint64_t epoch;             /* txn->epoch when the cursors were placed */
     bool started, done;
-    buf last; /* the last key read, to seek behind */
+    buf last; /* the last key read */
 
-    int64_t *pending; /* rowids of the current cut group, in order */
+    int64_t *pending; /* rowids of the current group, in order */
     size_t npending, at_pending, cap_pending;
 
-    /* NULL: by bounds; else the caller's rowids, and how far they are read */
-    const int64_t *listed;
+    const int64_t *listed; /* rowids of scan_listed; NULL: scan by bounds */
     size_t nlisted, at_listed;
 
     int64_t rowid[BATCH_ROWS];
@@ -147,7 +146,7 @@ static int set_bounds(table_scan *s, const scan_bound *low, const scan_bound *hi
     return 0;
 }
 
-/* Whether the index cells of a row of a cut group lie within the bounds. */
+/* Whether a row's index cells are within the bounds. */
 static bool cells_in_bounds(const table_scan *s, const value *row) {
     int c = 0;
     for (int i = 0; i < s->nlow && c == 0; i++)
@@ -162,7 +161,7 @@ static bool cells_in_bounds(const table_scan *s, const value *row) {
     return !(s->nhigh && (c > 0 || (c == 0 && !s->high_inclusive)));
 }
 
-/* How an entry stands to a bound: compares what both have of cells. */
+/* Compares an entry with a bound by the cells that both have. */
 static int compare_to_bound(MDB_val key, const buf *bound) {
     size_t cells = key_is_cut(key) ? KEY_CUT : key.mv_size - KEY_ROWID;
     size_t n = BASE_MIN(cells, bound->n);
@@ -189,7 +188,7 @@ static int seek_below(MDB_cursor *c, MDB_val *key, MDB_val *data) {
     return mdb_cursor_get(c, key, data, rc ? MDB_LAST : MDB_PREV);
 }
 
-/* The entry before the last one read, or the last within the high bound. */
+/* Seeks to the entry before the last one read, or to the last within the high bound. */
 static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t above[KEY_CUT_BYTES + 1];
     size_t n = BASE_MIN(s->high.n, (size_t)KEY_CUT);
@@ -211,7 +210,7 @@ static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) 
     return seek_below(c, key, data);
 }
 
-/* The entry after the last one read, or the first within the low bound. */
+/* Seeks to the entry after the last one read, or to the first within the low bound. */
 static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t low[KEY_ROWID];
     if (s->started) {
@@ -232,7 +231,7 @@ static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     return mdb_cursor_get(c, key, data, MDB_SET_RANGE);
 }
 
-/* The next entry; `placed` tells whether the cursor stands on the last one read. */
+/* Moves to the next entry. *placed: the cursor is on the last entry read. */
 static int step(table_scan *s, MDB_cursor *c, bool *placed, MDB_val *key, MDB_val *data) {
     bool go_on = *placed;
     *placed = true;
@@ -276,11 +275,11 @@ static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
 }
 
 static int no_such_row(const table_scan *s, int64_t rowid, err *e) {
-    return err_set(e, ERR_CORRUPT, "an index of table \"%s\" names row %lld, which is not there",
+    return err_set(e, ERR_CORRUPT, "an index of table \"%s\" refers to row %lld, which is missing",
                    s->info->def->name.p, (long long)rowid);
 }
 
-/* An absent row is an error unless `found` is there to say so. */
+/* Reads a row's bytes. A missing row is an error, or *found = false if `found` is not NULL. */
 static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, err *e) {
     uint8_t bytes[KEY_ROWID];
     rowid_put(bytes, rowid);
@@ -314,7 +313,7 @@ static int compare_group_rows(const void *pa, const void *pb) {
     return (a->rowid > b->rowid) - (a->rowid < b->rowid);
 }
 
-/* Sorts the pending rowids by their rows' cells and drops those outside the bounds. */
+/* Sorts the pending rowids by their rows' cells, without those outside the bounds. */
 static int sort_group(table_scan *s, err *e) {
     arena *mem = arena_new();
     group_row *group = ARENA_ARRAY(mem, group_row, BASE_MAX(s->npending, (size_t)1));
@@ -344,8 +343,8 @@ static void pending_add(table_scan *s, int64_t rowid) {
     ARRAY_PUSH(s->pending, s->npending, s->cap_pending, rowid);
 }
 
-/* Reads the whole cut group that begins at `key`; descending, of uncut keys all that are equal but
- * for the rowid, too. */
+/* Reads the whole group of cut keys that begins at `key`; in a descending scan also a group of uncut
+ * keys that differ only in the rowid, to return it by ascending rowid. */
 static int gather_group(table_scan *s, MDB_val key, err *e) {
     char cells[KEY_CUT];
     MDB_val data;
@@ -374,7 +373,7 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
     return 0;
 }
 
-/* From the high bound down: entries that are equal to an exclusive one are passed over. */
+/* A step of a descending scan: skips entries equal to an exclusive high bound, else reads a group. */
 static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
     bool cut = key_is_cut(key);
     int c = s->low.n ? compare_to_bound(key, &s->low) : 1;
@@ -385,12 +384,12 @@ static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
         remember(s, key.mv_data, key.mv_size);
         return 0;
     }
-    *placed = false; /* the cursor will stand before the group */
+    *placed = false; /* the cursor will be before the group */
     return gather_group(s, key, e);
 }
 
-/* The rowid of the next entry within the bounds; s->done at the end. *fresh: its row has to be
- * there, while one of a group may have been deleted since the group was read. */
+/* The rowid of the next entry within the bounds; s->done at the end. *fresh: the entry was just read,
+ * so its row must exist; a row of a group may have been deleted since the group was read. */
 static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, err *e) {
     MDB_val key, data;
     int rc;
@@ -426,18 +425,18 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
         }
         if ((status = gather_group(s, key, e)) != 0)
             return status;
-        *placed = false; /* the cursor may stand behind the group */
+        *placed = false; /* the cursor may be after the group */
     }
     *rowid = s->pending[s->at_pending++];
     *fresh = false;
     return 0;
 }
 
-/* A row of the group read last is not there: whoever deleted it since then took its entry, too. */
+/* A row of the current group is missing. No error if its entry was deleted as well. */
 static int absent_row(table_scan *s, int64_t rowid, err *e) {
     MDB_val key = {s->last.n, s->last.p}, data;
     uint8_t bytes[KEY_CUT + KEY_ROWID];
-    if (key_is_cut(key)) /* each was there when the group was sorted */
+    if (key_is_cut(key)) /* its row was read when the group was sorted */
         return 0;
     memcpy(bytes, s->last.p, s->last.n);
     rowid_put(bytes + s->last.n - KEY_ROWID, rowid);
@@ -549,7 +548,7 @@ static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
     if (spec->index) {
         ptrdiff_t at = spec->index - spec->table->indexes;
         if (at < 0 || at >= def->nindexes)
-            return err_set(e, ERR_INTERNAL, "the index is not the table's");
+            return err_set(e, ERR_INTERNAL, "the index belongs to another table");
         s->index = &def->indexes[at];
         s->index_tree = s->info->index_trees[at];
     }
@@ -602,7 +601,7 @@ int scan_rowids(table_scan *s, rowid_list *out, err *e) {
     int64_t rowid = 0;
     bool placed = false, fresh;
     if (!s->txn || !s->index)
-        return err_set(e, ERR_INTERNAL, "rowids are listed of an index, within its transaction");
+        return err_set(e, ERR_INTERNAL, "scan_rowids needs an open index scan");
     int status = cursors_open(s, e);
     s->epoch = s->txn->epoch;
     while (status == 0 && (status = next_entry(s, &placed, &rowid, &fresh, e)) == 0 && !s->done)

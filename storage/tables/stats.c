@@ -1,16 +1,15 @@
 /*
- * stats.c - what the planner wants to know of a table's columns: counted by ANALYZE, and while many
- * rows are written.
+ * stats.c - column statistics for the planner, computed by ANALYZE and while many rows are written.
  *
- *   rows --stats_feed--> counts: NULLs, bytes, extremes, hashes of values, a reservoir of rowids
- *        --stats_keep--> column_stats, for people and planner      (stats_record.c: their bytes)
- *                      + the counts themselves, so that the next rows are added to them
+ *   rows --stats_feed_rows--> counts: NULLs, bytes, extremes, hashes of values, a reservoir of rowids
+ *        --stats_feed_keep--> column_stats, and the counts, to which later rows are added
+ *                             (stats_record.c encodes both)
  *
- * Distinct values are exact up to EXACT_DISTINCT, then HyperLogLog's (1.6 % standard error); the
- * reservoir, drawn from a fixed seed, gives p90 lengths, common values and the joint sample.
- * Invariant: the same rows in the same order give the same statistics. Bytes are those of the value
- * as printed. What is deleted or changed row by row is not uncounted: stats_get ages the figures by
- * the exact number of rows, and ANALYZE counts anew.
+ * Distinct values are counted exactly up to EXACT_DISTINCT, then estimated by HyperLogLog (standard
+ * error 1.6 %). The reservoir, sampled with a fixed seed, yields p90 lengths, common values and the
+ * joint sample. Lengths are those of the printed value. Rows deleted or updated later are not
+ * subtracted: stats_get scales the figures to the exact number of rows, and ANALYZE counts again.
+ * Invariant: the same rows in the same order give the same statistics.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -75,7 +74,7 @@ static double distinct_of(const column_count *c) {
     return raw <= 2.5 * m && zeros ? m * log(m / zeros) : raw;
 }
 
-/* A value kept beyond its row: long texts by their first bytes, which is enough for an estimate. */
+/* A copy of a value; of a long text only its first bytes, which suffice for an estimate. */
 static value keep(arena *a, value v) {
     if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
         v.s.n = BASE_MIN(v.s.n, (size_t)BOUND_BYTES_MAX);
@@ -84,7 +83,7 @@ static value keep(arena *a, value v) {
     return value_copy(a, v);
 }
 
-/* Integers as hashes: every bit of the result hangs on every bit of i. */
+/* Hash of an integer (splitmix64): each bit of i affects all bits of the result. */
 static uint64_t spread(int64_t i) {
     uint64_t z = (uint64_t)i + 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -100,8 +99,8 @@ static void count_extremes(arena *a, column_count *c, value v) {
     c->has_values = true;
 }
 
-/* The first eight bytes of a text as a number that orders as they do: most texts need no more to be
- * found between the extremes. */
+/* The first eight bytes of a text as a number of the same order: enough to place most texts between
+ * the extremes. */
 static uint64_t head_of(str s) {
     uint8_t bytes[8] = {0};
     memcpy(bytes, s.n ? s.p : "", BASE_MIN(s.n, sizeof bytes));
@@ -148,7 +147,7 @@ static void count_integers(arena *a, column_count *c, const column *in, int rows
             count_integer(a, c, (value){.type = in->type, .i = in->i[i]});
 }
 
-/* How long they are printed is left to the sample: printing each would cost more than all else. */
+/* Lengths of REALs are taken from the sample: printing each one would be slow. */
 static void count_reals(arena *a, column_count *c, const column *in, int rows) {
     for (int i = 0; i < rows; i++) {
         value v = column_get(in, i);
@@ -176,7 +175,7 @@ void stats_feed_rows(stats_feed *f, const batch *b, const int64_t *rowids) {
     for (int k = 0; k < f->ncolumns; k++) {
         const column *in = &b->cols[k];
         column_count *c = &f->columns[k];
-        if (k == f->rowid_column) /* which a batch may leave to be assigned */
+        if (k == f->rowid_column) /* a batch may leave it NULL, to be assigned */
             for (int i = 0; i < b->rows; i++)
                 count_integer(f->mem, c, value_int(rowids[i]));
         else if (in->type == TYPE_TEXT || in->type == TYPE_BLOB)
@@ -249,7 +248,7 @@ static int compare_sizes(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sorted values → the most frequent ones, those seen at least twice. */
+/* Finds the most frequent values that occur at least twice among the sorted ones. */
 static void find_common(column_stats *out, arena *a, const value *sorted, int n, int sampled) {
     int counts[COMMON_MAX] = {0};
     out->ncommon = 0;
@@ -301,7 +300,7 @@ static void finish_column(const stats_feed *f, int column_at, value *values, siz
     find_common(out, f->mem, values, n, sampled);
 }
 
-/* Which of the joint sample's rows have equal values in a column, and how long they are. */
+/* Fills the joint sample: ids of equal values, and lengths. */
 static void finish_joint(const stats_feed *f, const value *cells, int n, table_stats *out) {
     enum { SLOTS = 4 * JOINT_ROWS };
     uint64_t *hashes = ARENA_ARRAY(f->mem, uint64_t, SLOTS);
@@ -340,14 +339,14 @@ static int finish(txn *t, const table_def *def, stats_feed *f, table_stats *out,
     value *values = ARENA_ARRAY(f->mem, value, BASE_MAX(f->nsample, 1));
     size_t *sizes = ARENA_ARRAY(f->mem, size_t, BASE_MAX(f->nsample, 1));
     int64_t *rowids = ARENA_ARRAY(f->mem, int64_t, BASE_MAX(f->nsample, 1));
-    if (f->nsample) { /* in the table's order; the reservoir itself keeps its own */
+    if (f->nsample) { /* read in the table's order; the reservoir keeps its own */
         memcpy(rowids, f->sample, sizeof *rowids * (size_t)f->nsample);
         qsort(rowids, (size_t)f->nsample, sizeof *rowids, rowid_compare);
     }
     for (int i = 0; i < f->nsample && !status; i++) {
         bool found;
         status = table_get(t, def, rowids[i], cells + (size_t)n * width, &found, e);
-        n += found; /* else deleted since it was drawn */
+        n += found; /* else it was deleted after it was sampled */
     }
     if (status)
         return status;
@@ -384,8 +383,7 @@ int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e) {
         return 0;
     bool found;
     status = stats_record_counts(t, def, *out, &found, e);
-    /* Rows that nobody counted are counted now, as
-     * are those of which half came or went uncounted. */
+    /* Count the table again without stored counts, or if they are off by more than a factor of 2. */
     if (status == 0 && (!found || (*out)->rows > 2 * rows || rows > 2 * (*out)->rows)) {
         stats_feed_clear(*out);
         status = feed_table(t, def, *out, NULL, e);
@@ -408,9 +406,8 @@ int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *
 
 /* ---- reading them ---------------------------------------------------------------------------- */
 
-/* Since the rows were counted their number changed by `growth`. A column whose values are all
- * different gets or loses values with its rows, one of few values keeps them; between the two the
- * exponent is the share of rows that bring a value of their own. */
+/* Scales distinct values from the counted rows to the current ones: by growth ^ (distinct / rows). So
+ * the values of a key grow with its rows, and those of a column with few values stay. */
 static void age(table_stats *s) {
     double counted = (double)s->counted_rows, growth = (double)s->rows / BASE_MAX(1, counted);
     for (int i = 0; i < s->ncolumns && s->rows != s->counted_rows; i++) {

@@ -1,6 +1,6 @@
 /*
- * stats_int.h - counts of a table's rows, shared by stats.c (counting) and stats_record.c (their
- * bytes).
+ * stats_int.h - counts of a table's rows, shared by stats.c (counting) and stats_record.c
+ * (encoding).
  */
 #ifndef KVASIR_STATS_INT_H
 #define KVASIR_STATS_INT_H
@@ -21,8 +21,8 @@ typedef struct column_count {
     uint64_t nulls, bytes;
     bool has_values;
     value low, high;
-    int nexact;                  /* beyond EXACT_DISTINCT: too many to tell, hll counts */
-    uint64_t exact[EXACT_SLOTS]; /* open addressing by hash; 0: free */
+    int nexact;                  /* number of hashes; above EXACT_DISTINCT: see hll instead */
+    uint64_t exact[EXACT_SLOTS]; /* set of hashes by open addressing; 0: free */
     uint8_t hll[HLL_REGISTERS];
 } column_count;
 
@@ -35,9 +35,9 @@ struct stats_feed {
     int ncolumns, rowid_column;
 };
 
-bool count_hash(column_count *c, uint64_t hash); /* false: its value was there before */
+bool count_hash(column_count *c, uint64_t hash); /* false: the hash is known already */
 
-/* *found = false: there are no counts; f must be cleared. */
+/* Loads the stored counts into f; *found = false: there are none, and f is undefined. */
 int stats_record_counts(txn *t, const table_def *def, stats_feed *f, bool *found, err *e);
 int stats_record_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 int stats_record_put(txn *t, const table_def *def, const table_stats *s, const stats_feed *f,

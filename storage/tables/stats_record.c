@@ -1,13 +1,14 @@
 /*
- * stats_record.c - statistics as bytes in the meta tree: what the planner reads under "stats:<table
- * id>", the counts behind it under "counts:<table id>".
+ * stats_record.c - encoding of statistics in the meta tree: column_stats under "stats:<table id>", the
+ * counts they are made from under "counts:<table id>".
  *
  *   stats   version, columns, counted rows; per column its column_stats; joint rows; per column a
  *           joint cell (value id, bytes) per joint row
  *   counts  version, columns, rows, random state, reservoir; per column NULLs, bytes, and the
  *           hashes of its values: 1 + nexact × 8 bytes, or the registers
  *
- * Invariant: bytes of another version or shape are as none: the table counts as not analyzed.
+ * A record of another version, or for another number of columns, is ignored: the table then is not
+ * analyzed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static value get_value(bytes_reader *r, arena *a) {
     return v;
 }
 
-/* Its zero too: "stats:1" is no prefix of "stats:12". */
+/* With the terminating zero, so that "stats:1" is not a prefix of "stats:12". */
 static str record_key(const char *what, uint32_t table_id, char out[32]) {
     int n = snprintf(out, 32, "%s:%u", what, table_id);
     return (str){out, (size_t)n + 1};

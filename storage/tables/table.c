@@ -1,8 +1,8 @@
 /*
- * table.c - single rows: insert, update, delete, get.
+ * table.c - operations on single rows: insert, update, delete, get.
  *
- * Invariant: all constraints are checked before the first byte is written, so that a refused row
- * leaves nothing behind; the row and its index entries change together.
+ * Invariant: all constraints are checked before the first write, so a refused row changes nothing; a
+ * row and its index entries change together.
  */
 #include <string.h>
 
@@ -102,7 +102,7 @@ int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The greatest rowid in use; kept while this transaction's cursors live. */
+/* The greatest rowid in use, cached in *out until the transaction closes its cursors. */
 static int last_rowid(txn *t, const table_info *info, txn_tree **out, err *e) {
     MDB_cursor *c;
     MDB_val key, data;
@@ -138,8 +138,7 @@ static int next_rowid(txn *t, const table_info *info, int64_t *out, err *e) {
     return 0;
 }
 
-/* Writes a new row. Rows behind the last one are
- * appended, which fills pages and needs no search. */
+/* Writes a new row. A rowid above the last is appended, which fills pages and needs no search. */
 static int put_new_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *bytes,
                        err *e) {
     uint8_t key_bytes[KEY_ROWID];
@@ -191,17 +190,15 @@ static int remove_from_indexes(txn *t, const table_info *info, const value *row,
     return status;
 }
 
-/*
- * A row operation works on copies in row_mem: the caller's cells, and the old row's, may point into
- * pages that LMDB moves or frees while the first of several trees is written.
- */
+/* Row operations copy the new and the old row to row_mem: cells may point into pages that LMDB moves
+ * or frees when the first of several trees is written. */
 static arena *scratch(txn *t) {
     if (!t->row_mem)
         t->row_mem = arena_new();
     return t->row_mem;
 }
 
-/* The row's bytes, and its cells within them. */
+/* Encodes a row; *cells: its cells within the bytes, NULL without indexes. */
 static int encode_row(txn *t, const table_info *info, const value *row, int64_t rowid,
                       MDB_val *bytes, value **cells, err *e) {
     bytes->mv_size = row_size(&info->layout, row);
@@ -214,7 +211,7 @@ static int encode_row(txn *t, const table_info *info, const value *row, int64_t 
     return row_decode(&info->layout, *bytes, rowid, *cells, e);
 }
 
-/* The old row at rowid, as bytes in the map and as cells of a copy. */
+/* Reads the old row: its bytes in the map, and its cells in a copy (NULL without indexes). */
 static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *data, value **cells,
                      err *e) {
     bool found = false;
@@ -233,12 +230,11 @@ static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *dat
     return row_decode(&info->layout, copy, rowid, *cells, e);
 }
 
-/* Forgets the scratch of the operation before; a chunk of a huge row is given back. */
 static void scratch_reset(txn *t) {
     arena_reset(scratch(t));
 }
 
-/* The rowid that the row asks for, checked to be free, or the next one. */
+/* The row's own rowid, which must be free, or the next one. */
 static int choose_rowid(txn *t, const table_info *info, const value *row, int64_t *out, err *e) {
     int key_column = info->def->rowid_column;
     txn_tree *tree;
@@ -295,7 +291,7 @@ static bool cells_equal(const index_def *x, const value *a, const value *b) {
     return true;
 }
 
-/* An UPDATE that changes the INTEGER PRIMARY KEY: the row moves. */
+/* An UPDATE that changes the rowid. */
 static int move_row(txn *t, const table_info *info, int64_t rowid, const value *row, err *e) {
     int64_t to = row[info->def->rowid_column].i, made;
     MDB_val data;
@@ -307,7 +303,7 @@ static int move_row(txn *t, const table_info *info, int64_t rowid, const value *
         status = check_unique(t, info, row, true, rowid, e);
     if (status)
         return status;
-    arena *mem = arena_new(); /* row's cells may be the old row's */
+    arena *mem = arena_new(); /* cells of `row` may point into the old row */
     value *copy = ARENA_ARRAY(mem, value, info->def->ncolumns);
     for (int i = 0; i < info->def->ncolumns; i++)
         copy[i] = value_copy(mem, row[i]);

@@ -1,10 +1,10 @@
 /*
  * txn.c - transactions and savepoints.
  *
- * Invariants: a write transaction of LMDB exists only while this process holds writer.lock; LMDB
- * cursors never outlive a change of the innermost LMDB transaction (scans seek again, row cursors
- * reopen); LMDB handles of trees are opened when a catalog is loaded, so that no transaction meets
- * a handle younger than itself.
+ * Invariants: an LMDB write transaction exists only while this process holds writer.lock; all LMDB
+ * cursors are closed before the innermost LMDB transaction changes (scans seek again, row cursors are
+ * reopened); handles of trees are opened when a catalog is loaded, so that no transaction uses a
+ * handle opened after it began.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,7 @@
 
 #include "tables_int.h"
 
-/* Estimates for deciding whether the map is far
- * enough from full to do without a child transaction. */
+/* Estimates: is the map far enough from full to do without a child transaction? */
 enum { ROW_OVERHEAD_PAGES = 64, UNDO_BYTES_MAX = 1 << 20 };
 #define MAP_SLACK ((size_t)16 << 20)
 
@@ -40,7 +39,7 @@ int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
     return 0;
 }
 
-/* LMDB closes handles opened in what is aborted. */
+/* After an abort, which closes the handles that the transaction opened. */
 static void forget_handles(txn *t, bool child_only) {
     int kept = 0;
     for (int i = 0; i < t->nopened; i++)
@@ -92,16 +91,15 @@ void txn_close_cursors(txn *t) {
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-/* What is committed to a file that has no name any more is lost. */
+/* ERR_IO if tables.mdb was deleted: commits to it would be lost. */
 static int check_named(const store *s, err *e) {
     mdb_filehandle_t fd;
     struct stat st;
     if (s->memory || mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0 || st.st_nlink > 0)
         return 0;
-    err_set(e, ERR_IO,
-            "'%s/tables.mdb' was deleted while it was open: what is written to it is lost",
+    err_set(e, ERR_IO, "'%s/tables.mdb' was deleted while it was open: writes to it would be lost",
             s->path);
-    err_hint(e, ".backup DIRECTORY saves what is in it");
+    err_hint(e, "save its rows with .backup DIRECTORY");
     return ERR_IO;
 }
 
@@ -117,8 +115,8 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
         status = writer_lock(s, wait, e);
     if (status)
         return status;
-    /* Pages that a reader saw are not used again while it is on record: one that was killed would
-     * have the file grow with every commit, until somebody opens the database anew. */
+    /* LMDB does not reuse pages that a registered reader may read. Without this, a killed reader would
+     * make the file grow with every commit. */
     mdb_reader_check(s->env, NULL);
     int rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
     if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
@@ -136,11 +134,11 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
     return 0;
 }
 
-/* A writer that is killed behind the write of its commit's root, before it tells readers of it,
- * leaves a commit that they do not see, and that the next writer brings to light: whoever looked in
- * between what was there, and does it again, would have it twice. So a reader that finds such a
- * root, and nobody who writes, does as that writer will, and looks again. */
-static int tell_commit(store *s, MDB_txn *reader) {
+/* A writer that is killed after writing its commit's root, but before publishing the transaction id
+ * in the lock file, leaves a commit that readers do not see until the next writer publishes it. A
+ * user who looked in between and repeated the statement would have its rows twice. So a reader that
+ * finds such a root, and no writer, begins and aborts a write transaction, which publishes it. */
+static int publish_commit(store *s, MDB_txn *reader) {
     static const txn_wait at_once = {0};
     MDB_envinfo info;
     MDB_txn *writer = NULL;
@@ -152,7 +150,7 @@ static int tell_commit(store *s, MDB_txn *reader) {
         if (other->write) /* its lock is this process's */
             return 0;
     if (writer_lock(s, &at_once, &busy) != 0)
-        return 0; /* who writes has it in hand */
+        return 0; /* the writer at work will publish it */
     mdb_txn_reset(reader);
     if (mdb_txn_begin(s->env, NULL, 0, &writer) == 0)
         mdb_txn_abort(writer);
@@ -181,7 +179,7 @@ static int begin_read(txn *t, const txn_wait *wait, err *e) {
     }
     if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
         rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
-    if (rc == 0 && (rc = tell_commit(s, t->root)) != 0) {
+    if (rc == 0 && (rc = publish_commit(s, t->root)) != 0) {
         mdb_txn_abort(t->root);
         t->root = NULL;
     }
@@ -219,13 +217,13 @@ static void txn_free(txn *t) {
     free(t);
 }
 
-/* Ends the LMDB side of a read transaction; its slot is kept for the next. */
+/* Ends the LMDB read transaction; its reader slot is kept for the next one. */
 static void end_read(txn *t) {
     store *s = t->store;
     if (!t->root)
         return;
     if (t->nopened || s->idle_reader) {
-        mdb_txn_commit(t->root); /* a commit keeps the handles it opened */
+        mdb_txn_commit(t->root); /* unlike an abort, keeps the handles it opened */
     } else {
         mdb_txn_reset(t->root);
         s->idle_reader = t->root;
@@ -284,7 +282,7 @@ int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
         int status = txn_begin_once(s, write, wait, &t, e);
         if (status)
             return status;
-        /* Handles that a read transaction opened are the process's only after its end. */
+        /* Other transactions may use handles that a read transaction opened only after its end. */
         if (write || t->nopened == 0) {
             *out = t;
             return 0;
@@ -323,9 +321,9 @@ static int raise_versions(txn *t, err *e) {
     return 0;
 }
 
-/* What was written of a transaction that came to nothing lies behind the pages in use: a disk that
- * it filled would stay full for everybody. The writer's lock is held; failing costs only room. */
-static void give_back_room(store *s) {
+/* Truncates what an aborted transaction wrote after the pages in use; a disk that it filled would
+ * stay full. writer.lock is held. Errors are ignored: they cost only space. */
+static void truncate_unused(store *s) {
     MDB_envinfo info;
     MDB_stat pages;
     mdb_filehandle_t fd;
@@ -338,9 +336,9 @@ static void give_back_room(store *s) {
         return;
 }
 
-/* Behind a write transaction that came to nothing. */
+/* After a write transaction was aborted. */
 static void forget_write(txn *t) {
-    give_back_room(t->store);
+    truncate_unused(t->store);
     forget_handles(t, false);
 }
 
@@ -348,7 +346,7 @@ static int commit_write(txn *t, err *e) {
     int status = t->savepoint ? txn_release(t, e) : 0;
     if (!status && t->broken)
         status =
-            err_set(e, ERR_IO, "a statement could not be undone; the transaction is rolled back");
+            err_set(e, ERR_IO, "undoing a failed statement failed; the transaction is rolled back");
     if (!status)
         status = raise_versions(t, e);
     if (status) {
@@ -406,7 +404,7 @@ const catalog *txn_catalog(txn *t) {
 int txn_need_write(const txn *t, err *e) {
     if (t->write)
         return 0;
-    return err_set(e, ERR_INTERNAL, "a write in a transaction that only reads");
+    return err_set(e, ERR_INTERNAL, "a write in a read transaction");
 }
 
 void txn_mark_dirty(txn *t, uint32_t table_id) {
@@ -459,7 +457,7 @@ static void undo_replay(txn *t) {
             if (t->snap->tables[k].id == u->table_id)
                 info = &t->snap->infos[k];
         if (!info || table_restore(t, info, u->rowid, u->bytes, u->nbytes, &e) != 0)
-            t->broken = true; /* txn_commit then refuses: half a statement must not be kept */
+            t->broken = true; /* txn_commit then fails: half a statement must not be kept */
     }
 }
 
@@ -478,7 +476,7 @@ void txn_rollback_to(txn *t) {
         t->snap = t->savepoint_snap;
         t->snap->refs++;
     }
-    t->savepoint = false; /* what the log undoes is not logged */
+    t->savepoint = false; /* so that undoing is not logged */
     undo_replay(t);
     savepoint_end(t);
 }

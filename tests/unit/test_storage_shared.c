@@ -301,9 +301,6 @@ static void test_what_no_log_tells_is_read(void **state) {
     assert_int_equal(cost_of(c, &o, "x"), all + 2);
     check_index(c);
     assert_int_equal(cost_of(c, &o, "p"), 1);
-    c->has_log = false; /* a file that cannot be written, from before there was one */
-    assert_int_equal(cost_of(c, &o, "p"), all + 4);
-    check_index(c);
     store_close(s);
     other_end(&o);
 }
@@ -319,11 +316,10 @@ static void test_an_earlier_file_gets_a_log(void **state) {
     assert_int_equal(mdb_txn_begin(c->env, NULL, 0, &t), 0);
     assert_int_equal(mdb_drop(t, c->log, 1), 0);
     assert_int_equal(mdb_txn_commit(t), 0);
-    c->has_log = false;
     store_close(s);
     s = open_with(scratch("earlier"), 0);
     c = cache_of(s);
-    assert_true(c->has_log && has_block(c, 1));
+    assert_true(has_block(c, 1));
     put_block(c, 2, 1, 1);
     cache_flush(c);
     assert_true(has_block(c, 2));
