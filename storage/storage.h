@@ -132,8 +132,8 @@ void txn_rollback_to(txn *t);
  * change or the end, unless it is retained. While nothing was committed two transactions of a store
  * see the same object. */
 const catalog *txn_catalog(txn *t);
-/* Keeps a catalog of txn_catalog, unchanged, until as many calls of catalog_release. Belongs to the
- * thread of the store's transactions. */
+/* Keeps a catalog returned by txn_catalog until as many calls of catalog_release. Only on the thread of
+ * the store's transactions. */
 const catalog *catalog_retain(const catalog *c);
 void catalog_release(const catalog *c); /* NULL is fine */
 

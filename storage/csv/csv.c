@@ -2,8 +2,7 @@
  * csv.c - reading CSV and TSV: batches of typed rows, errors that name file, line, column and
  * value.
  *
- * Invariant: c->line is the line on which the record at in.start begins; cells handed out live in
- * the batch's arena.
+ * Invariant: c->line is the line on which the record at in.start begins.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 
 #include "csv_int.h"
 
-/* A batch of a file of more columns than a table may have has fewer rows. */
+/* BATCH_CELLS limits the rows of a batch in a file of very many columns. */
 enum { TEXT_PIECE = 64 << 10, BATCH_CELLS = BATCH_ROWS * 2048 };
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -33,7 +32,7 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     const char *start = c->in.p + c->in.start;
-    bool inside = at >= start && at <= c->in.p + c->in.end; /* a recoded cell is elsewhere */
+    bool inside = at >= start && at <= c->in.p + c->in.end; /* not so for a converted cell */
     long long line = (long long)(c->line + (inside ? count_lines(start, at) : 0));
     if (position < 0)
         return err_set(e, code, "%s, line %lld: %s", c->in.name, line, what);
@@ -43,10 +42,9 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
 
 static int quote_error(const csv *c, csv_status status, err *e) {
     if (status == CSV_OPEN_QUOTE)
-        return csv_error(c, e, ERR_CORRUPT, c->record.next, -1,
-                         "a quote is opened here and never closed");
+        return csv_error(c, e, ERR_CORRUPT, c->record.next, -1, "this quote is never closed");
     return csv_error(c, e, ERR_CORRUPT, c->record.next, -1,
-                     "cell %d has text behind its closing quote (a quote inside is written \"\")",
+                     "cell %d has text after its closing quote (write a quote inside as \"\")",
                      c->record.n);
 }
 
@@ -62,7 +60,7 @@ int csv_peek(csv *c, bool *end, err *e) {
             return quote_error(c, status, e);
         if (in->end - in->start > CSV_RECORD_MAX)
             return csv_error(c, e, ERR_LIMIT, in->p + in->start, -1,
-                             "a record longer than 1 GB begins here");
+                             "this record is longer than 1 GB");
         int failed = csv_input_more(in, e);
         if (failed)
             return failed;
@@ -80,7 +78,7 @@ void csv_advance(csv *c) {
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* Where a batch's texts go: pieces of its arena, filled without a call per cell. */
+/* Memory of a batch's texts, allocated from its arena in large pieces instead of per cell. */
 typedef struct text_pieces {
     arena *mem;
     char *p;
@@ -112,12 +110,12 @@ static int convert_error(const csv *c, const csv_cell *cell, int position, const
     csv_error(c, e, ERR_TYPE, cell->p, position, "%s", cause->message);
     if (c->options.own_types)
         err_hint(e,
-                 "the table has its types from CREATE TABLE; to look at the file as it is: "
+                 "the types are those of CREATE TABLE; to see the file as it is: "
                  "SELECT * FROM '%s'",
                  c->name);
     else
-        err_hint(e, "types are guessed from the first MB; a table made with CREATE TABLE and "
-                    "filled with COPY has its own");
+        err_hint(e, "types are detected in the first MB; to choose them, use CREATE TABLE and "
+                    "COPY");
     return ERR_TYPE;
 }
 
@@ -126,7 +124,7 @@ static int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
 }
 
-/* \x00ff as two bytes; *out is in `mem`. */
+/* Decodes \x00ff into bytes in `mem`. */
 static int blob_decode(str text, arena *mem, str *out, err *e) {
     char *p = arena_alloc(mem, text.n / 2);
     size_t n = 0, at = 2;
@@ -139,8 +137,7 @@ static int blob_decode(str text, arena *mem, str *out, err *e) {
     *out = (str){p, n};
     if (at == text.n)
         return 0;
-    return err_set(e, ERR_TYPE,
-                   "'%.*s' is not a BLOB: behind \\x come two hexadecimal digits a byte",
+    return err_set(e, ERR_TYPE, "'%.*s' is not a BLOB: \\x needs two hexadecimal digits per byte",
                    (int)BASE_MIN(text.n, 60u), text.p);
 }
 
@@ -173,13 +170,12 @@ static int store_cell(csv *c, text_pieces *texts, column *out, int row, int posi
     return 0;
 }
 
-/* Windows-1252 where it differs from Latin-1; the five bytes it leaves out stand for themselves. */
+/* Code points of Windows-1252 from 0x80; its five undefined bytes map to themselves. */
 static const uint16_t windows_1252[32] = {
     0x20AC, 0x0081, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160,
     0x2039, 0x0152, 0x008D, 0x017D, 0x008F, 0x0090, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
     0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x009D, 0x017E, 0x0178};
 
-/* Real files mix encodings: each byte that is no UTF-8 is read as Windows-1252, the rest stays. */
 str csv_recode(str s, arena *a) {
     char *out = arena_alloc(a, s.n * 3 + 4);
     size_t n = 0;
@@ -197,8 +193,7 @@ str csv_recode(str s, arena *a) {
     return (str){out, n};
 }
 
-/* The record's bytes are one span, so that its UTF-8
- * is checked once; only when that fails each cell is. */
+/* Checks a whole record for UTF-8 at once, and its cells only if that fails. */
 static void recode_cells(csv *c, const value_type *types, arena *a) {
     const char *p = c->in.p + c->in.start;
     if (utf8_valid((str){p, (size_t)(c->record.next - p)}))
@@ -218,10 +213,10 @@ static void recode_cells(csv *c, const value_type *types, arena *a) {
 
 static int store_record(csv *c, const value_type *types, text_pieces *texts, batch *out, err *e) {
     const char *p = c->in.p + c->in.start, *zero = memchr(p, 0, (size_t)(c->record.next - p));
-    if (zero) /* the sniffer has looked at the first MiB only */
-        return csv_error(c, e, ERR_CORRUPT, zero, -1, "a zero byte, which no text file has");
+    if (zero) /* the sniffer has checked the first MiB only */
+        return csv_error(c, e, ERR_CORRUPT, zero, -1, "a zero byte: this is not a text file");
     if (c->record.n != c->ncolumns)
-        return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cell%s where %s has %d",
+        return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cell%s, but %s has %d",
                          c->record.n, c->record.n == 1 ? "" : "s",
                          c->header ? "the header" : "the first line", c->ncolumns);
     recode_cells(c, types, out->mem);
@@ -262,7 +257,7 @@ static int csv_start(csv *c, const csv_options *options, err *e) {
         c->options = *options;
     c->options.null_text = str_copy(c->mem, c->options.null_text);
     if (c->options.delimiter == '"' || c->options.delimiter == '\n' || c->options.delimiter == '\r')
-        return err_set(e, ERR_UNSUPPORTED, "a quote or a line end cannot be the delimiter");
+        return err_set(e, ERR_UNSUPPORTED, "the delimiter cannot be a quote or a line end");
     int status = csv_sniff(c, e);
     if (!status)
         c->batch_rows = BASE_MAX(BASE_MIN(BATCH_ROWS, BATCH_CELLS / c->ncolumns), 1);

@@ -1,9 +1,9 @@
 /*
- * csv_input.c - bytes for the CSV reader: a file, standard input, either gzipped, or memory.
+ * csv_input.c - the input of the CSV reader: a file or standard input, plain or gzipped, or memory.
  *
- * Invariants: what lies between start and end stays until the reader moves start; its address may
- * change in csv_input_more. What comes once, as from a pipe, is not lost by looking at its head:
- * closed before a row was read it is set aside, open, for whoever opens it next.
+ * Invariants: the bytes between start and end stay until the reader moves start, but their address may
+ * change in csv_input_more. A statement opens a file twice, to bind and to run; a pipe that is closed
+ * before a row was read is therefore kept open, with the bytes read so far, for the next open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +25,9 @@ typedef struct csv_gzip {
     unsigned char in[GZIP_IN];
 } csv_gzip;
 
-/* Until there is something to read, the end and errors too. */
+/* Waits until read() would return data, the end, or an error. */
 static int wait_bytes(const csv_input *in, err *e) {
-    enum { LOOK_MS = 20 }; /* how often the flag is looked at */
+    enum { LOOK_MS = 20 }; /* interval at which the flag is checked */
     struct pollfd at = {.fd = in->fd, .events = POLLIN};
     for (;;) {
         if (check_cancel(in->cancel, e))
@@ -53,11 +53,11 @@ static int read_fd(csv_input *in, void *out, size_t room, size_t *got, err *e) {
 }
 
 static int gzip_damaged(const csv_input *in, err *e) {
-    return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or cut off", in->name);
+    return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or truncated", in->name);
 }
 
-/* Members may follow each other, as `cat a.gz b.gz`
- * makes them; zero padding behind the last is ignored. */
+/* A file may have several gzip members, as `cat a.gz b.gz` makes; zero padding after the last is
+ * ignored. */
 static int gzip_next_member(csv_input *in, err *e) {
     csv_gzip *g = in->gzip;
     while (g->z.avail_in && *g->z.next_in == 0) {
@@ -136,7 +136,7 @@ static int window_fill(csv_input *in, err *e) {
         return status;
     in->end += got;
     in->eof = got == 0;
-    memset(in->p + in->end, 0, CSV_SLACK); /* what the scanner may load is defined */
+    memset(in->p + in->end, 0, CSV_SLACK); /* the scanner may load these bytes */
     return 0;
 }
 
@@ -146,7 +146,8 @@ int csv_input_more(csv_input *in, err *e) {
         in->end -= in->start;
         in->start = 0;
     }
-    /* A pipe gives little at a time, and a long record is scanned from its beginning each time. */
+    /* A record is scanned again from its beginning after each call, so read as much again as there
+     * is, even if a pipe returns little at a time. */
     size_t enough = in->end < WINDOW_FIRST ? in->end + 1 : in->end * 2;
     int status = 0;
     while (status == 0 && !in->eof && in->end < enough)
@@ -154,7 +155,7 @@ int csv_input_more(csv_input *in, err *e) {
     return status;
 }
 
-/* ---- what comes once ------------------------------------------------------------------------- */
+/* ---- pipes kept for the next open ------------------------------------------------------------ */
 
 typedef struct set_aside {
     csv_input in;
@@ -164,7 +165,7 @@ typedef struct set_aside {
 } set_aside;
 
 static pthread_mutex_t aside_mutex = PTHREAD_MUTEX_INITIALIZER;
-static set_aside *aside; /* of the process, as standard input is */
+static set_aside *aside;
 
 static void put_aside(const csv_input *in, const struct stat *st) {
     set_aside *a = mem_alloc(sizeof *a);
@@ -208,15 +209,15 @@ int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, e
     in->once = standard || !S_ISREG(st.st_mode);
     if (in->once && take_aside(in, &st))
         return 0;
-    int patience = S_ISFIFO(st.st_mode) ? O_NONBLOCK : 0; /* to open one waits for its writer */
-    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | patience);
+    int nonblock = S_ISFIFO(st.st_mode) ? O_NONBLOCK : 0; /* else open() waits for a writer */
+    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | nonblock);
     in->owns_fd = !standard;
     if (in->fd < 0)
         return err_set_errno(e, errno, "cannot open '%s'", path);
     posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     window_grow(in, WINDOW_FIRST);
     size_t got = 0;
-    while (in->end < 2 && !in->eof) { /* a pipe may give one byte */
+    while (in->end < 2 && !in->eof) { /* a pipe may return a single byte */
         int status = read_fd(in, in->p + in->end, GZIP_IN - in->end, &got, e);
         if (status)
             return status;

@@ -1,15 +1,16 @@
 /*
- * csv_int.h - what the CSV files share: the input window, one record's cells, the reader.
+ * csv_int.h - the structs and functions that the CSV files share.
  *
- *   csv_input.c   bytes: a file, standard input, gzip, or memory, as a window that grows to hold a
+ *   csv_input.c   reads a file, standard input, gzip, or memory into a window that grows to hold a
  *                 whole record
- *   csv_record.c  one record → cells
- *   csv_sniff.c   delimiter, header, names and types from the first records
- *   csv.c         batches of typed rows, and errors that name the place
- *   csv_write.c   the other direction
+ *   csv_record.c  splits one record into cells
+ *   csv_sniff.c   detects delimiter, header, names and types from the first records
+ *   csv.c         batches of typed rows; errors with line and column
+ *   csv_write.c   writes rows
  *
- * A BLOB is \x and two hexadecimal digits a byte, as psql writes it: no byte of it can be taken for
- * the format's, or for text in another encoding. A cell without \x is its own bytes.
+ * A BLOB is written as \x and two hexadecimal digits per byte, as psql does, so none of its bytes can
+ * be mistaken for a delimiter or for text in another encoding. A cell without \x is read as its own
+ * bytes.
  */
 #ifndef KVASIR_CSV_INT_H
 #define KVASIR_CSV_INT_H
@@ -17,10 +18,10 @@
 #include "storage/containers.h"
 #include "storage/storage.h"
 
-/* Bytes behind the window's end that may be read (never used): the scanner loads 16 at a time. */
+/* Readable bytes after the window's end: the scanner loads 16 at a time. */
 enum { CSV_SLACK = 16 };
 
-/* A record and a cell may not be longer than what a row holds. */
+/* The longest record: as much as a row can hold. */
 #define CSV_RECORD_MAX ((size_t)1 << 30)
 
 struct csv_gzip;
@@ -33,24 +34,24 @@ typedef struct csv_input {
     const char *name;
     int fd; /* -1: memory */
     bool owns_fd;
-    bool once; /* it cannot be opened again from its beginning: standard input, a pipe */
-    const atomic_bool *cancel; /* ends waiting for such bytes; NULL: nothing does */
+    bool once; /* standard input or a pipe: it cannot be opened again from its beginning */
+    const atomic_bool *cancel; /* checked while waiting for these; NULL: not cancellable */
     struct csv_gzip *gzip;
     char *p;
     size_t start, end, cap;
     bool eof;
 } csv_input;
 
-/* ERR_IO, ERR_CANCELLED. What was closed unread is opened as it was left. */
+/* ERR_IO, ERR_CANCELLED. A pipe that was closed with `unread` is continued. */
 int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
-/* unread: the window still begins where the input does, and who opens it next has it all. */
+/* unread: the window still has the input's beginning, so keep a pipe for the next open. */
 void csv_input_close(csv_input *in, bool unread);
-/* Reads more behind `end`; moves what is unread to
- * the front, or grows. eof when there is no more. */
+/* Moves the unread bytes to the front, grows the window if it is full, and reads more. Sets eof at
+ * the end of the input. */
 int csv_input_more(csv_input *in, err *e);
 
-/* A cell's bytes in the window, without its quotes; `escaped`: "" within stands for one quote. */
+/* A cell's bytes in the window, without its quotes; `escaped`: it contains "" for a quote. */
 typedef struct csv_cell {
     const char *p;
     size_t n;
@@ -60,24 +61,24 @@ typedef struct csv_cell {
 typedef struct csv_record {
     csv_cell *cells;
     int n, cap;
-    const char *next; /* behind the record's line end */
+    const char *next; /* after the record's line end */
 } csv_record;
 
 typedef enum csv_status {
     CSV_RECORD,     /* cells are filled */
     CSV_MORE,       /* the record does not end in the window */
-    CSV_END,        /* nothing left */
-    CSV_OPEN_QUOTE, /* the input ends within a quoted cell; next: where that begins */
-    CSV_BAD_QUOTE   /* bytes between a closing quote and the delimiter; next: where */
+    CSV_END,        /* the end of the input */
+    CSV_OPEN_QUOTE, /* the input ends in a quoted cell, which starts at `next` */
+    CSV_BAD_QUOTE   /* bytes between a closing quote and the delimiter, at `next` */
 } csv_status;
 
-/* The record at p. `last`: the input ends at `end`. */
+/* Splits the record at p. `last`: the input ends at `end`. */
 csv_status csv_record_next(const char *p, const char *end, bool last, char delimiter,
                            csv_record *out);
-/* The cell's text; when escaped, it is unescaped into memory from `a`. */
+/* The cell's text; an escaped one is unescaped into memory from `a`. */
 str csv_cell_text(const csv_cell *c, arena *a);
 
-/* The text with each byte that is no UTF-8 read as Windows-1252. */
+/* Converts the bytes of a text that are not UTF-8 from Windows-1252. */
 str csv_recode(str s, arena *a);
 
 struct csv {
@@ -91,8 +92,8 @@ struct csv {
     str *names;
     value_type *types;
     csv_record record;
-    bool read;    /* rows were */
-    int64_t line; /* of the record at in.start */
+    bool read;    /* rows have been read */
+    int64_t line; /* line of the record at in.start */
     int64_t recoded, first_recoded;
 };
 
@@ -100,10 +101,10 @@ int csv_sniff(csv *c, err *e);
 int csv_open_memory(const void *bytes, size_t n, const csv_options *options, csv **out, err *e);
 /* Reads the record at in.start into c->record, without consuming it. CSV_END at the end. */
 int csv_peek(csv *c, bool *end, err *e);
-/* Goes behind the record just read. */
+/* Moves to the next record. */
 void csv_advance(csv *c);
-/* An error at `at` within the current record: "name,
- * line N, column 'c': …". `column` < 0: no column. */
+/* An error at byte `at` of the current record: "file, line N, column "c": …". position < 0: without a
+ * column. */
 int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format,
               ...) BASE_PRINTF(6, 7);
 

@@ -1,8 +1,8 @@
 /*
- * csv_record.c - one record of a CSV file: finding where its cells and its line end.
+ * csv_record.c - splits a record of a CSV file into cells.
  *
- * Invariant: a quote opens a quoted cell only as the cell's first byte; elsewhere it is text, as
- * TSV files have it. Inside a quoted cell only quotes matter.
+ * Invariant: a quote begins a quoted cell only as the cell's first byte; elsewhere it is text, as in
+ * TSV files. Inside a quoted cell only quotes are special.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/* The first delimiter or newline in [p, end), else end. May load CSV_SLACK bytes behind end. */
+/* The first delimiter or newline in [p, end), else end. May load CSV_SLACK bytes after end. */
 static const char *find_end(const char *p, const char *end, char delimiter) {
     const __m128i d = _mm_set1_epi8(delimiter), nl = _mm_set1_epi8('\n');
     for (; p < end; p += 16) {
@@ -33,7 +33,7 @@ static const char *find_end(const char *p, const char *end, char delimiter) {
 }
 #endif
 
-/* The closing quote of a cell whose text begins at p, or NULL when it is not in the window. */
+/* The closing quote of a cell whose text begins at p; NULL: it is not in the window. */
 static const char *find_quote(const char *p, const char *end, bool last, bool *escaped) {
     for (;;) {
         const char *quote = memchr(p, '"', (size_t)(end - p));
@@ -51,7 +51,7 @@ static csv_cell *add_cell(csv_record *out) {
     return &out->cells[out->n++];
 }
 
-/* The cell at p, and in *after the delimiter, newline or end behind it. */
+/* Scans the cell at p; *after: the delimiter, newline or end that follows it. */
 static csv_status scan_cell(const char *p, const char *end, bool last, char delimiter,
                             csv_cell *cell, const char **after) {
     *cell = (csv_cell){.p = p};

@@ -1,17 +1,18 @@
 /*
- * csv_sniff.c - what a CSV file does not say: its delimiter, whether it has a header, its columns'
- * names and types.
+ * csv_sniff.c - detects a CSV file's delimiter, header, column names and types.
  *
- * Read are the complete records of the first MiB (of the first 64 KiB for the delimiter). Rules:
- *   delimiter  the candidate under which most records have as many cells as the first, more than
- *              one; ties to more cells
- *   types      INTEGER, REAL or BOOLEAN (true/false) when every cell that is there converts and
- *              prints back alike: a number with leading zeros or a plus sign, or too long for 64
- *              bits, makes its column TEXT; so does a quoted ""
- *   header     some column is no TEXT but its first cell does not convert; or, when all are TEXT,
- *              the first record's cells all look like names and none occurs below itself
- * Invariant: nothing is consumed beyond the byte order mark and, with a header, the first record.
+ * It reads the complete records of the first MiB (the first 64 KiB for the delimiter). Rules:
+ *   delimiter  the candidate by which most records have as many cells as the first, at least two;
+ *              of equals the one with more cells
+ *   types      INTEGER, REAL or BOOLEAN (true/false) if every cell that is not NULL converts and
+ *              prints the same: leading zeros, a plus sign, more than 64 bits, or a quoted "" make
+ *              the column TEXT
+ *   header     there is one if the first cell of a column that is not TEXT does not convert; or, if
+ *              all columns are TEXT, if all cells of the first record look like names and none occurs
+ *              again in its column
+ * Invariant: only the byte order mark and the header are consumed.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "csv_int.h"
@@ -22,7 +23,7 @@ static const char candidates[] = {',', '\t', ';', '|'};
 
 /* ---- the sample ------------------------------------------------------------------------------ */
 
-/* [{ and {" begin no line that people have in a CSV file. */
+/* Whether the text begins with [{ or {", which a CSV file does not. */
 static bool is_json(const char *p, size_t n) {
     char head[2] = {0};
     for (size_t i = 0, k = 0; i < n && k < 2; i++)
@@ -41,14 +42,14 @@ static int fill_sample(csv *c, err *e) {
     size_t n = c->in.end - c->in.start;
     if (n >= 2 && (memcmp(p, "\xff\xfe", 2) == 0 || memcmp(p, "\xfe\xff", 2) == 0)) {
         err_set(e, ERR_UNSUPPORTED, "'%s' is UTF-16; kvasir reads UTF-8", c->in.name);
-        err_hint(e, "iconv -f UTF-16 -t UTF-8 converts it");
+        err_hint(e, "convert it: iconv -f UTF-16 -t UTF-8");
         return ERR_UNSUPPORTED;
     }
     if (memchr(p, 0, n))
         return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it has zero bytes", c->in.name);
-    if (!c->options.delimiter && is_json(p, n)) { /* who names one means CSV */
+    if (!c->options.delimiter && is_json(p, n)) { /* with a delimiter the user means CSV */
         err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
-        err_hint(e, "of a list of objects, jq -r 'map([.a, .b])[] | @csv' makes CSV");
+        err_hint(e, "convert a list of objects: jq -r 'map([.a, .b])[] | @csv'");
         return ERR_UNSUPPORTED;
     }
     if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
@@ -56,7 +57,7 @@ static int fill_sample(csv *c, err *e) {
     return 0;
 }
 
-/* Lines of old, which end in CR alone, would be cells of one long record. */
+/* Whether the lines end in CR alone; they would be read as one long record. */
 static bool ends_in_cr_alone(const csv *c) {
     const char *p = c->in.p + c->in.start;
     if (memchr(p, '\n', c->in.end - c->in.start))
@@ -75,8 +76,7 @@ static bool is_blank(const csv_record *r) {
 
 /* ---- delimiter ------------------------------------------------------------------------------- */
 
-/* How well `delimiter` explains the sample: the share
- * of records as wide as the first, and that width. */
+/* The share of records with as many cells as the first by this delimiter; *width: that number. */
 static double delimiter_fit(csv *c, char delimiter, int *width) {
     const char *p = c->in.p + c->in.start;
     size_t all = c->in.end - c->in.start, n = BASE_MIN(all, (size_t)DELIMITER_BYTES);
@@ -94,7 +94,7 @@ static double delimiter_fit(csv *c, char delimiter, int *width) {
         alike += c->record.n == *width;
     }
     if (status == CSV_BAD_QUOTE || status == CSV_OPEN_QUOTE)
-        records++; /* a delimiter that makes nonsense of quotes is a little less likely */
+        records++; /* a delimiter by which quotes are malformed is a little less likely */
     return *width > 1 && records ? (double)alike / records : 0;
 }
 
@@ -116,8 +116,8 @@ static char find_delimiter(csv *c) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* A number whose text would not come back from its value
- * is a name made of digits: a postcode, a telephone. */
+/* False for a number whose text would not be printed from its value, such as a postcode or a telephone
+ * number. */
 static bool plain_number(str s) {
     if (s.n && s.p[0] == '-')
         s.p++, s.n--;
@@ -156,10 +156,10 @@ static bool cell_is_null(const csv *c, const csv_cell *cell) {
     return !cell->quoted && str_equal((str){cell->p, cell->n}, c->options.null_text);
 }
 
-/* What the records below the first one say. */
+/* What was seen in the records after the first. */
 typedef struct sample {
     value_type *types; /* TYPE_NULL: no value seen */
-    bool *repeats;     /* the first record's cell occurs below */
+    bool *repeats;     /* the first record's cell occurs again in its column */
     csv_cell *first;
     int64_t records;
 } sample;
@@ -205,31 +205,12 @@ static bool find_header(const csv *c, const sample *s) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The columns' names, none twice: a hash table of their places + 1 (0: free), by linear probing.
- * repeats[i] is the number that the next column of the name at place i gets; the numbers below are
- * taken, so that a name that occurs n times is not looked for n times each time. */
-typedef struct name_set {
-    const str *names;
-    int *slots, *repeats;
-    uint64_t mask;
-} name_set;
-
-static name_set name_set_make(arena *mem, const str *names, int count) {
-    name_set set = {.names = names, .mask = 7, .repeats = ARENA_ARRAY(mem, int, count)};
-    while (set.mask < 2 * (uint64_t)count)
-        set.mask = 2 * set.mask + 1;
-    set.slots = ARENA_ARRAY(mem, int, set.mask + 1);
-    return set;
-}
-
-/* The slot of `name`, or the free one where it belongs. */
-static int *name_slot(const name_set *set, str name) {
-    uint64_t at = str_hash_nocase(name);
-    int *slot;
-    while (*(slot = &set->slots[at++ & set->mask]))
-        if (str_equal_nocase(set->names[*slot - 1], name))
-            break;
-    return slot;
+/* The column of this name, or -1. */
+static int find_name(const hash_index *by_name, const str *names, str name, uint64_t hash) {
+    for (hash_slot *s = hash_index_first(by_name, hash); s; s = hash_index_next(by_name, s))
+        if (str_equal_nocase(names[s->item], name))
+            return (int)s->item;
+    return -1;
 }
 
 static str name_of_cell(csv *c, const csv_cell *cell, int at) {
@@ -241,25 +222,29 @@ static str name_of_cell(csv *c, const csv_cell *cell, int at) {
     return name.n ? name : str_from(arena_printf(c->mem, "column%d", at + 1));
 }
 
+/* Names the columns; a name that is taken gets a number: a, a_2, a_3. suffix[i] is the next number
+ * for the name of column i, so that n columns of one name do not take n * n look-ups. */
 static void make_names(csv *c, const csv_cell *first) {
     c->names = ARENA_ARRAY(c->mem, str, c->ncolumns);
-    arena *mem = arena_new();
-    name_set set = name_set_make(mem, c->names, c->ncolumns);
+    int *suffix = mem_alloc(sizeof *suffix * (size_t)c->ncolumns);
+    hash_index by_name = {0};
     for (int i = 0; i < c->ncolumns; i++) {
         str name = name_of_cell(c, &first[i], i), stem = name;
-        int *slot = name_slot(&set, name), *repeat = *slot ? &set.repeats[*slot - 1] : NULL;
-        while (*slot) {
-            name = str_from(arena_printf(c->mem, "%.*s_%d", (int)stem.n, stem.p, (*repeat)++));
-            slot = name_slot(&set, name);
+        uint64_t hash = str_hash_nocase(name);
+        int same = find_name(&by_name, c->names, name, hash);
+        for (int taken = same; taken >= 0; taken = find_name(&by_name, c->names, name, hash)) {
+            name = str_from(arena_printf(c->mem, "%.*s_%d", (int)stem.n, stem.p, suffix[same]++));
+            hash = str_hash_nocase(name);
         }
         c->names[i] = name;
-        *slot = i + 1;
-        set.repeats[i] = 2;
+        suffix[i] = 2;
+        hash_index_add(&by_name, hash, (uint32_t)i);
     }
-    arena_free(mem);
+    hash_index_free(&by_name);
+    free(suffix);
 }
 
-/* ---- all together ---------------------------------------------------------------------------- */
+/* ---- csv_sniff ------------------------------------------------------------------------------- */
 
 static void sample_rest(csv *c, sample *s) {
     const char *p = c->record.next, *end = c->in.p + c->in.end;
@@ -272,7 +257,7 @@ static void sample_rest(csv *c, sample *s) {
     }
 }
 
-/* A header-less file's first record is data too. */
+/* Without a header, the first record counts as well. */
 static void decide_types(csv *c, sample *s) {
     c->types = ARENA_ARRAY(c->mem, value_type, c->ncolumns);
     if (!c->header) {
@@ -295,13 +280,13 @@ int csv_sniff(csv *c, err *e) {
     if (end) {
         err_set(e, ERR_CORRUPT, "'%s' is empty", c->in.name);
         if (c->in.once)
-            err_hint(e, "a pipe is read once: CREATE TABLE t AS SELECT * FROM '%s' keeps it",
+            err_hint(e, "a pipe can be read once; to keep it: CREATE TABLE t AS SELECT * FROM '%s'",
                      c->name ? c->name : "-");
         return ERR_CORRUPT;
     }
     if (ends_in_cr_alone(c)) {
         err_set(e, ERR_UNSUPPORTED, "the lines of '%s' end in CR alone", c->in.name);
-        err_hint(e, "tr '\\r' '\\n' makes them ends that kvasir reads");
+        err_hint(e, "convert them: tr '\\r' '\\n'");
         return ERR_UNSUPPORTED;
     }
     int n = c->ncolumns = c->record.n;

@@ -1,15 +1,14 @@
 /*
- * csv_write.c - one row as a line of CSV.
+ * csv_write.c - writes a row as a line of CSV.
  *
- * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text, reads
- * as NULL does, number or not, or holds what the format uses, and a BLOB is written in digits
- * (csv_int.h).
+ * Invariant: csv_next reads back the same cells. A cell is quoted if it is empty, equal to null_text,
+ * or has special characters; a BLOB is written in hexadecimal digits (csv_int.h).
  */
 #include <string.h>
 
 #include "csv_int.h"
 
-/* What the reader would take for a byte order mark, or for JSON, where a file begins with it. */
+/* Whether a file that begins with s would be taken for JSON, or lose a byte order mark. */
 static bool begins_oddly(str s) {
     return s.p[0] == '[' || s.p[0] == '{' || (s.n >= 3 && memcmp(s.p, "\xef\xbb\xbf", 3) == 0);
 }
@@ -54,7 +53,8 @@ static void write_blob(buf *out, str s, char delimiter, str null_text) {
     buf_free(&text);
 }
 
-/* A number is seldom what stands for NULL, or holds the delimiter: it is looked at when printed. */
+/* A number rarely equals null_text or contains the delimiter, so it is printed first and quoted
+ * afterwards. */
 static void write_number(buf *out, value v, char delimiter, str null_text) {
     size_t start = out->n;
     value_print(out, v);

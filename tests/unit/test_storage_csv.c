@@ -136,14 +136,14 @@ static void test_errors_name_the_place(void **state) {
     read_fails("a,b\n\"two\nlines\",2\n\"and\nmore\",\"\nz\"\n", mixed, ERR_TYPE,
                "memory, line 5, column \"b\": '\nz' is not an INTEGER");
     read_fails("a,b\n1,2\n3\n", integers, ERR_CORRUPT,
-               "memory, line 3: 1 cell where the header has 2");
+               "memory, line 3: 1 cell, but the header has 2");
     read_fails("a,b\n1,2\n3,4,5\n", integers, ERR_CORRUPT,
-               "memory, line 3: 3 cells where the header has 2");
+               "memory, line 3: 3 cells, but the header has 2");
     read_fails("a,b\n1,2\n3,\"4\n", integers, ERR_CORRUPT,
-               "memory, line 3: a quote is opened here and never closed");
+               "memory, line 3: this quote is never closed");
     read_fails("a,b\n1,2\n3,\"4\"x\n", integers, ERR_CORRUPT,
-               "memory, line 3: cell 2 has text behind its closing quote (a quote inside is "
-               "written \"\")");
+               "memory, line 3: cell 2 has text after its closing quote (write a quote inside "
+               "as \"\")");
     csv *c = NULL;
     FAILS(ERR_CORRUPT, csv_open_memory("", 0, NULL, &c, &e));
     FAILS(ERR_CORRUPT, csv_open_memory("a,b\0c", 5, NULL, &c, &e));
@@ -563,11 +563,11 @@ static void test_blobs_as_others_write_them(void **state) {
     arena_free(mem);
     csv_close(c);
     read_fails("a,b\n\\x00,1\n\\x0,2\n", types, ERR_TYPE,
-               "memory, line 3, column \"a\": '\\x0' is not a BLOB: behind \\x come two "
-               "hexadecimal digits a byte");
+               "memory, line 3, column \"a\": '\\x0' is not a BLOB: \\x needs two "
+               "hexadecimal digits per byte");
     read_fails("a,b\n1,\\x0g\n", types, ERR_TYPE,
-               "memory, line 2, column \"b\": '\\x0g' is not a BLOB: behind \\x come two "
-               "hexadecimal digits a byte");
+               "memory, line 2, column \"b\": '\\x0g' is not a BLOB: \\x needs two "
+               "hexadecimal digits per byte");
 }
 
 int main(void) {
