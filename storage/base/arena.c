@@ -1,9 +1,8 @@
 /*
- * arena.c - memory: the allocators that cannot fail, arenas and the growable string.
+ * arena.c - memory: mem_*, arenas, and the growable string.
  *
- * Invariant: a chunk never moves, so what an arena handed out stays where it is until reset. Chunks
- * beyond a spilling arena's limit live in a mapping of a nameless file (workmem.c): the system
- * pages them out, and pointers need no swizzling.
+ * Invariant: a chunk never moves, so pointers into an arena are valid until its reset. Chunks beyond a
+ * spilling arena's limit are mapped from an unnamed file (workmem.c), which the kernel can page out.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,13 +16,13 @@
 enum {
     CHUNK_FIRST = 8 * 1024,
     CHUNK_MAX = 1024 * 1024,
-    SPILL_FIRST = 1024 * 1024, /* then as much as the file has, up to */
+    SPILL_FIRST = 1024 * 1024, /* later chunks double the file, up to SPILL_MAX each */
     SPILL_MAX = 16 * 1024 * 1024
 };
 
 typedef struct chunk {
     struct chunk *next; /* older */
-    size_t size, used;  /* payload bytes behind the header */
+    size_t size, used;  /* payload bytes, without the header */
     bool mapped;
 } chunk;
 
@@ -33,13 +32,13 @@ struct arena {
     chunk *head;
     size_t bytes, heap_bytes, spilled_bytes;
     size_t limit_bytes; /* 0: never spills */
-    size_t step;        /* of the last chunk of the heap, as it would have been for small pieces */
+    size_t step;        /* size of the last heap chunk, without regard to large allocations */
     int spill_fd;
     off_t spill_end;
     bool failed;
-    int reason;         /* why the file could not grow (workmem_int.h) */
-    workmem *space;     /* NULL: nobody counts */
-    workmem *own_space; /* of a spilling arena that was given none */
+    int reason;         /* why the file could not grow: errno or WORKMEM_LIMIT */
+    workmem *space;     /* NULL: not counted */
+    workmem *own_space; /* made by the arena itself, or NULL */
 };
 
 static BASE_NORETURN void out_of_memory(size_t bytes) {
@@ -136,8 +135,8 @@ void arena_free(arena *a) {
     free(a);
 }
 
-/* Keeps the largest ordinary chunk: an arena reset once
- * a batch settles on one chunk and asks malloc no more. */
+/* Keeps the largest chunk of at most CHUNK_MAX, so that an arena that is reset for each batch soon
+ * needs no malloc. */
 void arena_reset(arena *a) {
     chunk *keep = NULL;
     for (chunk *c = a->head, *next; c; c = next) {
@@ -192,9 +191,9 @@ static chunk *chunk_spill(arena *a, size_t payload) {
     return c;
 }
 
-/* A chunk of the heap: twice as large as the last one had to be, within the limit; or of just these
- * bytes, behind the chunk in use, if they would take most of that: what follows shall not pay for
- * them with another chunk twice as large. */
+/* A heap chunk twice the size of the last, within the limit. An allocation that would take most of it
+ * gets a chunk of its own, and the current one stays in use: otherwise large allocations would double
+ * the chunks of small ones. */
 static chunk *chunk_heap(arena *a, size_t bytes) {
     size_t size = BASE_MIN(BASE_MAX(a->step * 2, (size_t)CHUNK_FIRST), (size_t)CHUNK_MAX);
     bool own = bytes > size / 2;

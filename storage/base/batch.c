@@ -1,8 +1,7 @@
 /*
  * batch.c - columns and batches.
  *
- * Invariant: a column's null bytes, once allocated, cover its whole capacity, so that a row set
- * later never has to look back.
+ * Invariant: a column's null bytes, once allocated, cover its whole capacity.
  */
 #include <assert.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * clock.c - how much time has passed: for measuring and for waiting, never for telling the date.
+ * clock.c - monotonic and CPU clocks, for measuring and waiting.
  */
 #include <time.h>
 

@@ -1,7 +1,7 @@
 /*
  * err.c - errors, byte strings and nearest words.
  *
- * Invariant: setting an error overwrites the one before; a hint belongs to the error set last.
+ * Invariant: setting an error replaces the previous one and its hint.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,33 +9,17 @@
 
 #include "storage/base.h"
 
-/* Copies what fits, whole code points only. */
-static void copy_text(char *out, size_t size, const char *text) {
-    size_t n = strlen(text);
-    if (n > size - 1)
-        n = size - 1;
-    if (n == size - 1) {
-        size_t start = n;
-        while (start > 0 && n - start < 4 && (text[start - 1] & 0xC0) == 0x80)
-            start--;
-        if (start > 0 && (text[start - 1] & 0xC0) == 0xC0 &&
-            !utf8_valid((str){text + start - 1, n - start + 1}))
-            n = start - 1;
-    }
-    memcpy(out, text, n);
-    out[n] = 0;
-}
-
 static int err_vset(err *e, err_code code, int pos, int len, const char *format, va_list args) {
     if (!e)
         return (int)code;
-    char message[sizeof e->message]; /* the arguments may be e's own texts */
+    /* A copy, because the arguments may point into e; longer, so that utf8_copy sees where it cuts. */
+    char message[sizeof e->message + 4];
     vsnprintf(message, sizeof message, format, args);
     e->code = code;
     e->pos = pos;
     e->len = len;
     e->hint[0] = 0;
-    copy_text(e->message, sizeof e->message, message);
+    utf8_copy(e->message, sizeof e->message, str_from(message));
     return (int)code;
 }
 
@@ -69,11 +53,11 @@ void err_hint(err *e, const char *format, ...) {
     if (!e)
         return;
     va_list args;
-    char hint[sizeof e->hint];
+    char hint[sizeof e->hint + 4];
     va_start(args, format);
     vsnprintf(hint, sizeof hint, format, args);
     va_end(args);
-    copy_text(e->hint, sizeof e->hint, hint);
+    utf8_copy(e->hint, sizeof e->hint, str_from(hint));
 }
 
 void err_clear(err *e) {
@@ -152,7 +136,7 @@ str str_copy(arena *a, str s) {
 
 enum { NEAREST_MAX = 64 };
 
-/* Optimal string alignment distance; words longer than NEAREST_MAX are far from everything. */
+/* Optimal string alignment distance; NEAREST_MAX for words longer than that. */
 static int word_distance(str a, str b) {
     int rows[3][NEAREST_MAX + 1];
     int *before = rows[0], *last = rows[1], *now = rows[2];

@@ -1,6 +1,5 @@
 /*
- * merge_sort.c - sorting that Ctrl-C ends: what qsort does, in runs, and merges between which the flag is
- * looked at.
+ * merge_sort.c - sort_array: qsort of runs, then merges, checking for cancellation.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@ enum { RUN = 4096 };
 
 typedef int compare_fn(const void *, const void *);
 
-/* out = a[0..na) and b[0..nb) in order, of equals those of `a` first. */
+/* Merges a[0 .. na-1] and b[0 .. nb-1] into out; of equals those of `a` come first. */
 static int merge(const char *a, size_t na, const char *b, size_t nb, size_t size, char *out,
                  compare_fn *compare, const atomic_bool *cancel, err *e) {
     int status = 0;

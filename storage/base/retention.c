@@ -1,14 +1,12 @@
 /*
- * retention.c - the score by which all caches choose what to evict: the cache on disk, KV blocks on
- * a card, and KV blocks in memory.
- *
- * Counting uses and evicting is left to each cache.
+ * retention.c - the score by which all caches choose victims: the cache on disk, KV blocks on a GPU,
+ * and KV blocks in memory. Each cache counts uses and evicts by itself.
  */
 #include "storage/base.h"
 
 #include <math.h>
 
-/* Half-life of a score, in uses of other entries, as a multiple of what the cache has room for. */
+/* Half-life of a score in uses of other entries, as a multiple of the cache's capacity. */
 static const double TURNOVERS = 4;
 
 double retention_score(double uses, double saves, double unused, double held) {

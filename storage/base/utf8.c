@@ -1,8 +1,7 @@
 /*
- * utf8.c - code points, terminal width and case, over utf8proc.
+ * utf8.c - code points, terminal width and case mapping, by utf8proc.
  *
- * Invariant: every byte string is acceptable; a byte that is no part of a code point counts as one
- * U+FFFD.
+ * Invariant: any byte string is accepted; a byte that is not part of a code point is one U+FFFD.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -62,7 +61,7 @@ str utf8_whole(str s) {
         s.p++;
         s.n--;
     }
-    size_t back = 0; /* continuing bytes at the end */
+    size_t back = 0; /* continuation bytes at the end */
     while (back < 3 && back < s.n && continues(s.p[s.n - 1 - back]))
         back++;
     if (back == s.n)
@@ -82,8 +81,8 @@ void utf8_copy(char *out, size_t size, str s) {
     out[n] = 0;
 }
 
-/* How many of the first `most` bytes, at least, are ASCII: whole words, since text mostly is, and a
- * code point at a time costs ten times as much. */
+/* A lower bound of the number of leading ASCII bytes, at most `most`. Whole words are tested: ten times
+ * as fast as decoding code points, and most text is ASCII. */
 static size_t ascii_run(const char *p, size_t most) {
     size_t at = 0;
     for (uint64_t w; at + sizeof w <= most; at += sizeof w) {
@@ -119,8 +118,7 @@ size_t utf8_offset(str s, size_t code_points) {
     return at;
 }
 
-/* Columns of one code point alone. Control characters are
- * shown escaped as one column by whoever prints them. */
+/* Width of a single code point. Control characters are printed escaped, one column wide. */
 static int cp_width(uint32_t cp) {
     if (cp < 0x20 || cp == 0x7f)
         return 1;
@@ -131,8 +129,8 @@ static int cp_width(uint32_t cp) {
     return utf8proc_charwidth((utf8proc_int32_t)cp);
 }
 
-/* Bytes and columns of the grapheme cluster at the start of `s`: a cluster is as wide as its widest
- * code point, and two where an emoji presentation selector or a flag pair asks for it. */
+/* Bytes of the grapheme cluster at the start of s, and its *width: that of its widest code point, or 2
+ * with an emoji presentation selector or as a flag. */
 static size_t cluster_next(str s, int *width) {
     uint32_t first = 0, cp = 0;
     size_t at = utf8_next(s, &first);

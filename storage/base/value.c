@@ -1,8 +1,8 @@
 /*
- * value.c - single values: types by name, comparison, hashing, conversion, printing.
+ * value.c - values: type names, comparison, hashing, conversion, printing.
  *
- * Invariant: value_compare(a, b) == 0 implies value_hash(a) == value_hash(b); INTEGER and REAL
- * compare exactly, never through a rounded double.
+ * Invariants: value_compare(a, b) == 0 implies value_hash(a) == value_hash(b); INTEGER and REAL are
+ * compared exactly, without rounding an INTEGER to a double.
  */
 #include <float.h>
 #include <locale.h>
@@ -103,8 +103,7 @@ static int compare_int(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
-/* Exact: a double beyond int64 decides at once; inside,
- * its whole part is exact and its fraction breaks the tie. */
+/* A double outside int64's range decides; else its integer part, then its fraction. */
 static int compare_int_real(int64_t i, double r) {
     if (isnan(r))
         return 1;
@@ -178,7 +177,7 @@ bool parse_integer(str s, int64_t *out) {
     }
     if (i == s.n)
         return false;
-    int64_t n = 0; /* built downwards: INT64_MIN has no positive twin */
+    int64_t n = 0; /* negated, because -INT64_MIN overflows */
     for (; i < s.n; i++) {
         if (s.p[i] < '0' || s.p[i] > '9')
             return false;
@@ -191,8 +190,7 @@ bool parse_integer(str s, int64_t *out) {
     return true;
 }
 
-/* Digits, one '.', an exponent: what strtod takes beyond
- * that (hex, nan, inf, blanks) is not a number to SQL. */
+/* Digits with a '.' and an exponent. strtod also accepts hex, nan, inf and leading blanks. */
 static bool looks_real(str s) {
     size_t i = 0, digits = 0;
     if (i < s.n && (s.p[i] == '-' || s.p[i] == '+'))
@@ -217,7 +215,7 @@ static bool looks_real(str s) {
     return i == s.n;
 }
 
-/* Texts of numbers are the same whatever locale the terminal asked for. */
+/* The C locale: numbers are parsed and printed the same in every locale. */
 static locale_t c_locale(void) {
     static _Atomic(locale_t) made;
     locale_t l = atomic_load(&made);
@@ -232,8 +230,8 @@ static locale_t c_locale(void) {
     return l;
 }
 
-/* At most 15 digits and a power of ten up to 22 are exact doubles, and one division of two such
- * rounds correctly (Clinger 1990): nearly all numbers in files, at a tenth of strtod's time. */
+/* Numbers of at most 15 digits, in a tenth of strtod's time: digits and power of ten are exact doubles,
+ * so their quotient is rounded correctly (Clinger 1990). */
 static bool parse_short_real(str s, double *out) {
     static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                     1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
@@ -279,7 +277,7 @@ size_t format_real(double r, char *out) {
         return (size_t)snprintf(out, 32, r < 0 ? "-inf" : "inf");
     locale_t before = uselocale(c_locale());
     int n = 0;
-    /* Normal numbers have 15 digits at least, and %g drops zeros; denormals have fewer. */
+    /* Of a normal number 15 digits are always exact, and %g drops trailing zeros. */
     for (int digits = fabs(r) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         n = snprintf(out, 32, "%.*g", digits, r);
         if (strtod(out, NULL) == r)
@@ -292,7 +290,7 @@ size_t format_real(double r, char *out) {
 }
 
 double real_rounded(double r, int decimals) {
-    enum { EXACT = 22 }; /* powers of ten are, up to here */
+    enum { EXACT = 22 }; /* powers of ten up to here are exact doubles */
     if (r == 0 || !isfinite(r))
         return r;
     int places = BASE_MAX(decimals, 2 - (int)floor(log10(fabs(r))));
@@ -358,7 +356,7 @@ bool parse_boolean(value v, bool *on) {
     return false;
 }
 
-/* COPY's files have letters, too. */
+/* Accepts t and f as well, as in PostgreSQL's COPY format. */
 static bool text_to_boolean(str s, int64_t *out) {
     bool on = str_equal_nocase(s, STR("t"));
     bool valid = on || str_equal_nocase(s, STR("f")) || parse_boolean(value_text(s), &on);
@@ -433,7 +431,7 @@ int value_cast(arena *a, value v, value_type to, value *out, err *e) {
             value_print(&b, v);
         if (v.type == TYPE_BLOB && !utf8_valid(v.s)) {
             buf_free(&b);
-            return err_set(e, ERR_TYPE, "these bytes are not UTF-8 text");
+            return err_set(e, ERR_TYPE, "the BLOB is not UTF-8 text");
         }
         out->s = str_copy(a, buf_str(&b));
         buf_free(&b);

@@ -1,9 +1,8 @@
 /*
- * workmem.c - the working memory of one statement: how much its arenas hold on the heap and in
- * temporary files, and how large these files may grow together.
+ * workmem.c - accounting of one statement's memory on the heap and in temporary files.
  *
- * Invariant: a temporary file never has a name that outlives the call that made it, so no way of
- * ending, a kill included, leaves one behind. What is counted as files is what was reserved in them.
+ * Invariant: a temporary file is unlinked before the call that creates it returns, so not even a kill
+ * leaves one. Files are counted by their reserved bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,14 +15,14 @@
 
 #include "workmem_int.h"
 
-/* Of what is free in the directory, one part in so many may be taken where nobody says how much. */
+/* The default limit of files is 1 / FREE_PART of the free space. */
 enum { FREE_PART = 2 };
 
 struct workmem {
     char *dir;
-    int64_t files_max; /* -1: by what is free */
+    int64_t files_max; /* -1: by the free space */
     atomic_size_t heap, heap_peak, files, files_peak;
-    atomic_llong limit; /* of files; -1: not looked at yet */
+    atomic_llong limit; /* of files; -1: not determined yet */
 };
 
 workmem *workmem_new(const char *dir, int64_t files_max_bytes) {
@@ -74,13 +73,13 @@ void workmem_heap(workmem *w, size_t taken, size_t given) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Two threads that come here at once may find different numbers: the first to say so decides. */
+/* Two threads may compute different limits at once; the first one to store its own wins. */
 static size_t files_limit(workmem *w) {
     long long limit = atomic_load(&w->limit), none = -1;
     struct statvfs fs;
     if (limit >= 0)
         return (size_t)limit;
-    limit = INT64_MAX; /* the file system does not tell: it refuses when it is full */
+    limit = INT64_MAX; /* if statvfs fails, writing fails when the disk is full */
     if (statvfs(w->dir, &fs) == 0)
         limit = (long long)((uint64_t)fs.f_bavail * fs.f_frsize / FREE_PART);
     return (size_t)(atomic_compare_exchange_strong(&w->limit, &none, limit) ? limit : none);
@@ -90,7 +89,7 @@ int workmem_file(const workmem *w) {
     int fd = open(w->dir, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
         return fd;
-    buf path = {0}; /* a file system that has no files without names */
+    buf path = {0}; /* this file system lacks O_TMPFILE */
     buf_printf(&path, "%s/kvasir-spill-XXXXXX", w->dir);
     fd = mkostemp(path.p, O_CLOEXEC);
     if (fd >= 0)
@@ -99,7 +98,7 @@ int workmem_file(const workmem *w) {
     return fd;
 }
 
-/* Of `wanted` bytes at most what the limit leaves, at least `least`; 0: not even these. */
+/* Counts up to `wanted` bytes within the limit and returns their number; 0: less than `least` left. */
 static size_t files_take(workmem *w, size_t wanted, size_t least) {
     size_t limit = files_limit(w), used = atomic_load(&w->files), taken;
     do {
@@ -122,7 +121,7 @@ size_t workmem_extend(workmem *w, int fd, off_t end, size_t wanted, size_t least
     while (*reason == EINTR);
     if (*reason == 0)
         return taken;
-    if (ftruncate(fd, end) != 0) /* what was reserved of it: all goes with the file */
+    if (ftruncate(fd, end) != 0)
         *reason = errno;
     workmem_shrink(w, taken);
     return 0;
@@ -145,8 +144,8 @@ int workmem_error(const workmem *w, int reason, err *e) {
     const char *of = w->files_max < 0 ? ", half of what was free in " : "";
     err_set(e, ERR_FULL, "temporary files would exceed max_temp_directory_size = %s%s%s", limit.p,
             of, w->files_max < 0 ? w->dir : "");
-    err_hint(e, "a join without a condition? else SET max_temp_directory_size = '…' allows more, "
-                "and SET work_memory = '…' keeps more in memory");
+    err_hint(e, "check for a join without a condition, or raise max_temp_directory_size or "
+                "work_memory with SET");
     buf_free(&limit);
     return ERR_FULL;
 }

@@ -1,8 +1,8 @@
 /*
- * xdg.c - the directories for a user's own files, by the XDG base directory specification.
+ * xdg.c - the directories of a user's own files, by the XDG base directory specification.
  *
- * Invariant: a path is the user's own, from the environment or from the passwd entry. Where neither
- * names one there is none; no file is ever put in a place that other users can write to.
+ * Invariant: a path comes from the environment or the user's passwd entry; there is no fallback to a
+ * directory that other users can write to.
  */
 #include <pwd.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "storage/base.h"
 
-/* The passwd entry of a service's user may name a directory that does not exist. */
+/* The home directory of the passwd entry, if it exists; a service's user may have none. */
 static bool passwd_home(buf *out) {
     enum { ENTRY_BYTES = 16 << 10 };
     char *bytes = mem_alloc(ENTRY_BYTES);
@@ -26,8 +26,7 @@ static bool passwd_home(buf *out) {
     return there;
 }
 
-/* Appends the home directory: HOME, else that of the passwd entry if it exists. False, and nothing is
- * appended: the user has none. */
+/* Appends the home directory: HOME, else that of the passwd entry. False: there is none. */
 static bool append_home(buf *out) {
     const char *home = getenv("HOME");
     if (!home || home[0] != '/')
