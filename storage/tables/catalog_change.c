@@ -47,6 +47,13 @@ static int put_table(txn *t, const table_def *def, uint32_t tree, const uint32_t
     return status;
 }
 
+/* Replaces a table's definition; its rows stay as they are. */
+static int replace_table(txn *t, const table_info *info, const table_def *def, err *e) {
+    txn_mark_dirty(t, def->id);
+    int status = put_table(t, def, info->tree, info->index_trees, e);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
 static int check_name_free(const txn *t, str name, err *e) {
     const catalog *c = &t->snap->catalog;
     const char *what = catalog_table(c, name) ? "table" : catalog_view(c, name) ? "view" : NULL;
@@ -59,12 +66,15 @@ static int no_such(err *e, const char *what, str name) {
     return err_set(e, ERR_BIND, "there is no %s '%.*s'", what, (int)name.n, name.p);
 }
 
-static int find_table(txn *t, str name, const table_info **out, err *e) {
+/* The first step of a change of one table. */
+static int change_table(txn *t, str name, const table_info **out, err *e) {
+    int status = txn_before_change(t, e);
     const table_def *def = catalog_table(&t->snap->catalog, name);
-    if (!def)
-        return no_such(e, "table", name);
-    *out = &t->snap->infos[def - t->snap->tables];
-    return 0;
+    if (!status && !def)
+        status = no_such(e, "table", name);
+    if (!status)
+        *out = &t->snap->infos[def - t->snap->tables];
+    return status;
 }
 
 /* ---- trees ----------------------------------------------------------------------------------- */
@@ -207,9 +217,7 @@ int catalog_create_table(txn *t, const table_def *def, err *e) {
 
 int catalog_drop_table(txn *t, str name, err *e) {
     const table_info *info = NULL;
-    int status = txn_before_change(t, e);
-    if (!status)
-        status = find_table(t, name, &info, e);
+    int status = change_table(t, name, &info, e);
     if (status)
         return status;
     uint32_t id = info->def->id;
@@ -291,9 +299,7 @@ int catalog_add_column(txn *t, str table, const column_def *added, value fill,
                        const atomic_bool *cancel, err *e) {
     const table_info *info = NULL;
     uint64_t rows = 0;
-    int status = txn_before_change(t, e);
-    if (!status)
-        status = find_table(t, table, &info, e);
+    int status = change_table(t, table, &info, e);
     if (!status)
         status = check_column_free(info->def, added->name, e);
     if (!status && info->def->ncolumns == COLUMNS_MAX)
@@ -344,9 +350,7 @@ static int check_droppable(const table_def *def, int at, err *e) {
 
 int catalog_drop_column(txn *t, str table, int at, const atomic_bool *cancel, err *e) {
     const table_info *info = NULL;
-    int status = txn_before_change(t, e);
-    if (!status)
-        status = find_table(t, table, &info, e);
+    int status = change_table(t, table, &info, e);
     if (!status)
         status = check_droppable(info->def, at, e);
     if (status)
@@ -378,25 +382,19 @@ int catalog_drop_column(txn *t, str table, int at, const atomic_bool *cancel, er
 
 int catalog_rename_table(txn *t, str from, str to, err *e) {
     const table_info *info = NULL;
-    int status = txn_before_change(t, e);
-    if (!status)
-        status = find_table(t, from, &info, e);
+    int status = change_table(t, from, &info, e);
     if (!status && !str_equal_nocase(from, to))
         status = check_name_free(t, to, e);
     if (status)
         return status;
     table_def made = *info->def;
     made.name = to;
-    txn_mark_dirty(t, made.id);
-    status = put_table(t, &made, info->tree, info->index_trees, e);
-    return status ? status : change_done(t, t->snap->next_id, e);
+    return replace_table(t, info, &made, e);
 }
 
 int catalog_rename_column(txn *t, str table, int at, const table_def *renamed, err *e) {
     const table_info *info = NULL;
-    int status = txn_before_change(t, e);
-    if (!status)
-        status = find_table(t, table, &info, e);
+    int status = change_table(t, table, &info, e);
     if (status)
         return status;
     if (at < 0 || at >= info->def->ncolumns || renamed->ncolumns != info->def->ncolumns)
@@ -409,9 +407,7 @@ int catalog_rename_column(txn *t, str table, int at, const table_def *renamed, e
     made.columns = renamed->columns;
     made.nchecks = renamed->nchecks;
     made.checks = renamed->checks;
-    txn_mark_dirty(t, made.id);
-    status = put_table(t, &made, info->tree, info->index_trees, e);
-    return status ? status : change_done(t, t->snap->next_id, e);
+    return replace_table(t, info, &made, e);
 }
 
 /* ---- indexes --------------------------------------------------------------------------------- */
@@ -419,9 +415,7 @@ int catalog_rename_column(txn *t, str table, int at, const table_def *renamed, e
 int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
                          err *e) {
     const table_info *info = NULL;
-    int status = txn_before_change(t, e);
-    if (!status)
-        status = find_table(t, table, &info, e);
+    int status = change_table(t, table, &info, e);
     if (!status)
         status = check_index(info->def, def, e);
     if (!status && def->name.n && catalog_index(&t->snap->catalog, def->name, NULL))
