@@ -14,7 +14,7 @@
 
 static const double BYTES_PER_TOKEN = 4.2;
 static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
-static const double FIRST_WAVE = 16; /* rows of the first batch under a LIMIT, at least */
+static const double FIRST_BATCH = 16; /* rows of the first batch under a LIMIT, at least */
 
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
 
@@ -282,10 +282,10 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
 
 /* ---- the whole plan -------------------------------------------------------------------------- */
 
-/* A LIMIT above stops the model after so many rows
- * that pass; returns how many rows it asks about. */
-static double estimate_waves(plan_estimate *e, double wanted) {
-    double asked = BASE_MAX(FIRST_WAVE, wanted / BASE_MAX(e->selectivity, 1e-6));
+/* Scales the estimate of an LLM node of which only `wanted` passing rows are needed; returns the number of
+ * rows it is asked for. */
+static double estimate_early_termination(plan_estimate *e, double wanted) {
+    double asked = BASE_MAX(FIRST_BATCH, wanted / BASE_MAX(e->selectivity, 1e-6));
     if (asked >= e->rows)
         return e->rows;
     double share = asked / e->rows;
@@ -297,14 +297,14 @@ static double estimate_waves(plan_estimate *e, double wanted) {
     return asked;
 }
 
-/* Rows that pass and are used by what is above a pipeline; -1: all. */
+/* The number of passing rows that the nodes above a pipeline need; -1: all. */
 static double used_rows(const plan_demand *d) {
     double rows = d->limit_hint > 0 ? (double)d->limit_hint : -1;
     double top_n = d->top_n.n > 0 ? d->top_n.groups * (double)d->top_n.n : -1;
     return rows < 0 || top_n < 0 ? BASE_MAX(rows, top_n) : BASE_MIN(rows, top_n);
 }
 
-/* A stage is asked about as many rows as the one behind it needs. */
+/* From the last stage to the first: each is asked for as many rows as the next one needs. */
 static void finish_pipeline(plan *p, plan_node *n) {
     double used = used_rows(&n->pipeline.demand);
     for (int i = n->pipeline.nstages; i-- > 0;) {
@@ -313,7 +313,7 @@ static void finish_pipeline(plan *p, plan_node *n) {
         if (t->nfilters > 0 && e->rows > 0)
             e->selectivity = BASE_MIN(1, t->filter_estimates[t->nfilters - 1].rows / e->rows);
         if (used >= 0)
-            used = estimate_waves(e, used);
+            used = estimate_early_termination(e, used);
         p->total.distinct_inputs += e->distinct_inputs;
         p->total.prompt_tokens += e->prompt_tokens;
         p->total.computed_tokens += e->computed_tokens;

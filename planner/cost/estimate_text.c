@@ -44,10 +44,6 @@ static double function_bytes(estimator *s, const expr *x, const rel *r) {
         return first * literal_or(x->args[1], GUESSED_TIMES);
     case FUNC_SUBSTR:
         return x->nargs > 2 ? BASE_MIN(first, literal_or(x->args[2], first)) : first;
-    case FUNC_HEX:
-        return 2 * first;
-    case FUNC_CHAR_:
-        return x->nargs;
     case FUNC_COALESCE:
     case FUNC_IFNULL:
     case FUNC_GREATEST:
@@ -55,14 +51,6 @@ static double function_bytes(estimator *s, const expr *x, const rel *r) {
         return longest_of(s, x, 0, 1, r);
     case FUNC_IIF:
         return longest_of(s, x, 1, 1, r);
-    case FUNC_DATE:
-    case FUNC_TIME:
-    case FUNC_TYPEOF:
-    case FUNC_VERSION:
-        return 10;
-    case FUNC_DATETIME:
-    case FUNC_STRFTIME:
-        return 19;
     default: /* upper(), trim(), replace() … change the length little */
         return first;
     }

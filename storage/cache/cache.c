@@ -471,6 +471,15 @@ static void note_read(cache *c, cache_space space, hash128 key, bool found, valu
     pthread_mutex_unlock(&c->mutex);
 }
 
+/* Looks up a value and prefetches its pages. */
+static bool find_value(const cache *c, MDB_txn *t, cache_space space, hash128 key, MDB_val *data) {
+    MDB_val name = {sizeof key, &key};
+    if (mdb_get(t, c->values[space], &name, data) != 0)
+        return false;
+    will_need(*data);
+    return true;
+}
+
 bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes,
                buf *answer) {
     value_state state = VALUE_GOOD;
@@ -478,13 +487,10 @@ bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out
     MDB_txn *t;
     pthread_rwlock_rdlock(&c->env_lock);
     if ((t = reader_take(c)) != NULL) {
-        hash128 k = key;
-        MDB_val name = {sizeof k, &k}, data;
-        found = mdb_get(t, c->values[space], &name, &data) == 0;
-        if (found) {
-            will_need(data);
+        MDB_val data;
+        found = find_value(c, t, space, key, &data);
+        if (found)
             state = read_value(data, key, identity, out, bytes, answer);
-        }
         reader_give(c, t);
     }
     pthread_rwlock_unlock(&c->env_lock);
@@ -497,11 +503,8 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key) {
     bool found = false;
     pthread_rwlock_rdlock(&c->env_lock);
     if ((t = reader_take(c)) != NULL) {
-        hash128 k = key;
-        MDB_val name = {sizeof k, &k}, data;
-        found = mdb_get(t, c->values[space], &name, &data) == 0;
-        if (found)
-            will_need(data);
+        MDB_val data;
+        found = find_value(c, t, space, key, &data);
         reader_give(c, t);
     }
     pthread_rwlock_unlock(&c->env_lock);

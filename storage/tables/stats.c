@@ -302,15 +302,14 @@ static void finish_column(const stats_feed *f, int column_at, value *values, siz
 
 /* Fills the joint sample: ids of equal values, and lengths. */
 static void finish_joint(const stats_feed *f, const value *cells, int n, table_stats *out) {
-    enum { SLOTS = 4 * JOINT_ROWS };
-    uint64_t *hashes = ARENA_ARRAY(f->mem, uint64_t, SLOTS);
-    uint32_t *ids = ARENA_ARRAY(f->mem, uint32_t, SLOTS);
+    uint64_t *hashes = ARENA_ARRAY(f->mem, uint64_t, JOINT_ROWS);
+    hash_index ids = {0};
     out->njoint = BASE_MIN(n, (int)JOINT_ROWS);
     for (int k = 0; k < f->ncolumns; k++) {
         column_stats *c = &out->columns[k];
         uint32_t count = 0;
         c->joint = ARENA_ARRAY(f->mem, joint_cell, BASE_MAX(out->njoint, 1));
-        memset(ids, 0, sizeof *ids * SLOTS);
+        hash_index_free(&ids);
         for (int i = 0; i < out->njoint; i++) {
             int64_t row = (int64_t)i * n / out->njoint; /* spread over the reservoir */
             value v = cells[row * f->ncolumns + k];
@@ -318,17 +317,19 @@ static void finish_joint(const stats_feed *f, const value *cells, int n, table_s
             if (v.type == TYPE_NULL)
                 continue;
             uint64_t hash = value_hash(v);
-            size_t slot = hash_mix(3, hash) % SLOTS;
-            while (ids[slot] && hashes[slot] != hash)
-                slot = (slot + 1) % SLOTS;
-            if (!ids[slot]) {
-                hashes[slot] = hash;
-                ids[slot] = ++count;
+            hash_slot *s = hash_index_first(&ids, hash);
+            while (s && hashes[s->item] != hash)
+                s = hash_index_next(&ids, s);
+            uint32_t id = s ? s->item : count++;
+            if (!s) {
+                hashes[id] = hash;
+                hash_index_add(&ids, hash, id);
             }
             size_t bytes = BASE_MIN(printed_bytes(v), (size_t)UINT32_MAX);
-            c->joint[i] = (joint_cell){ids[slot] - 1, (uint32_t)bytes};
+            c->joint[i] = (joint_cell){id, (uint32_t)bytes};
         }
     }
+    hash_index_free(&ids);
 }
 
 /* Reads the sampled rows and completes the statistics. */
