@@ -1,9 +1,9 @@
 /*
- * prefix.c - the radix tree of prefix_int.h: insertion, splitting, residency, eviction.
+ * prefix.c - the prefix tree of prefix_int.h: insertion, splitting, residency, eviction.
  *
- * Invariant: every resident node's parents are resident, and a block's reference count is the
- * number of nodes that own it. What to compute, and when, is schedule.c's; the blocks' bytes are
- * the backend's.
+ * Invariant: a resident node's parents are resident, and a block's reference count is the number
+ * of nodes that own it. schedule.c decides what is computed, and when; the backend owns the bytes
+ * of the blocks.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -21,43 +21,38 @@ static int blocks_for(int tokens) {
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
-static size_t slot_hash(const prefix_node *parent, llm_token token) {
-    return (size_t)hash_mix((uint64_t)(uintptr_t)parent, (uint64_t)(uint32_t)token);
+static uint64_t child_hash(const prefix_node *parent, llm_token token) {
+    return hash_mix((uint64_t)(uintptr_t)parent, (uint64_t)(uint32_t)token);
 }
 
-static size_t slot_find(const prefix_tree *t, const prefix_node *parent, llm_token token) {
-    size_t i = slot_hash(parent, token) & t->mask;
-    while (t->slots[i] != NULL &&
-           (t->slots[i]->parent != parent || t->slots[i]->tokens[0] != token))
-        i = (i + 1) & t->mask;
-    return i;
+static prefix_node *child_find(const prefix_tree *t, const prefix_node *parent, llm_token token) {
+    uint64_t hash = child_hash(parent, token);
+    for (hash_slot *s = hash_index_first(&t->index, hash); s; s = hash_index_next(&t->index, s)) {
+        prefix_node *node = t->nodes[s->item];
+        if (node->parent == parent && node->tokens[0] == token)
+            return node;
+    }
+    return NULL;
 }
 
-static void slots_grow(prefix_tree *t) {
-    size_t old = t->mask + 1;
-    prefix_node **slots = t->slots;
-    t->mask = old * 2 - 1;
-    t->slots = mem_zalloc(sizeof *t->slots * old * 2);
-    for (size_t i = 0; i < old; i++)
-        if (slots[i] != NULL)
-            t->slots[slot_find(t, slots[i]->parent, slots[i]->tokens[0])] = slots[i];
-    free(slots);
+static hash_slot *node_slot(const prefix_tree *t, const prefix_node *node) {
+    return hash_index_slot(&t->index, child_hash(node->parent, node->tokens[0]), node->number);
 }
 
-static void slot_add(prefix_tree *t, prefix_node *node) {
-    if (++t->used * 2 > t->mask)
-        slots_grow(t);
-    t->slots[slot_find(t, node->parent, node->tokens[0])] = node;
+static void index_add(prefix_tree *t, prefix_node *node) {
+    node->number = t->nnodes;
+    hash_index_add(&t->index, child_hash(node->parent, node->tokens[0]), node->number);
+    ARRAY_PUSH(t->nodes, t->nnodes, t->nodes_cap, node);
 }
 
-static void slot_remove(prefix_tree *t, const prefix_node *node) {
-    size_t hole = slot_find(t, node->parent, node->tokens[0]);
-    t->slots[hole] = NULL;
-    t->used--;
-    for (size_t i = (hole + 1) & t->mask; t->slots[i] != NULL; i = (i + 1) & t->mask) {
-        prefix_node *moved = t->slots[i];
-        t->slots[i] = NULL;
-        t->slots[slot_find(t, moved->parent, moved->tokens[0])] = moved;
+/* The last node takes over the number that becomes free. */
+static void index_remove(prefix_tree *t, prefix_node *node) {
+    prefix_node *last = t->nodes[--t->nnodes];
+    hash_index_remove(&t->index, node_slot(t, node));
+    if (last != node) {
+        node_slot(t, last)->item = node->number;
+        last->number = node->number;
+        t->nodes[last->number] = last;
     }
 }
 
@@ -90,75 +85,51 @@ static int blocks_owned(const prefix_node *node) {
     return node->table != NULL ? node->end_block - node->first_block : 0;
 }
 
-/* ---- what may go ----------------------------------------------------------------------------- */
+/* ---- eviction order -------------------------------------------------------------------------- */
 
-/* Counted from the clock's beginning, so that a worth holds until the node is used or wanted anew.
- */
-static double node_worth(const prefix_tree *t, const prefix_node *node) {
+/* Ages are counted from the clock's zero, so a score changes only when its node is used or wanted. */
+static double node_score(const prefix_tree *t, const prefix_node *node) {
     if (t->first_in_first_out)
         return (double)node->used;
     double blocks = BASE_MAX(blocks_owned(node), 1), stored = node->stored_blocks;
-    double saves = (stored * t->read_cost + (blocks - stored)) / blocks;
-    return retention_score(prefix_node_wanted(node), saves, -(double)node->used, t->nblocks);
+    double cost = (stored * t->read_cost + (blocks - stored)) / blocks;
+    return retention_score(prefix_node_wanted(node), cost, -(double)node->used, t->nblocks);
 }
 
-static bool goes_before(const prefix_node *a, const prefix_node *b) {
-    return a->worth != b->worth ? a->worth < b->worth : a->used < b->used;
+static bool goes_before(prefix_tree *t, const prefix_node *a, const prefix_node *b) {
+    (void)t;
+    return a->score != b->score ? a->score < b->score : a->used < b->used;
 }
 
-static void heap_put(prefix_tree *t, int at, prefix_node *node) {
-    t->heap[at - 1] = node;
-    node->heap_at = at;
-}
+#define NODE_MOVED(t, node, at) ((node)->heap_at = (int)(at) + 1)
+typedef prefix_node *node_pointer;
+HEAP_DEFINE(heap, node_pointer, prefix_tree *, goes_before, NODE_MOVED);
 
-/* Up or down from `at` to where the node belongs. */
-static void heap_settle(prefix_tree *t, int at, prefix_node *node) {
-    for (; at > 1 && goes_before(node, t->heap[at / 2 - 1]); at /= 2)
-        heap_put(t, at, t->heap[at / 2 - 1]);
-    for (int child; (child = 2 * at) <= t->nheap; at = child) {
-        child += child < t->nheap && goes_before(t->heap[child], t->heap[child - 1]);
-        if (!goes_before(t->heap[child - 1], node))
-            break;
-        heap_put(t, at, t->heap[child - 1]);
-    }
-    heap_put(t, at, node);
-}
-
-static void heap_remove(prefix_tree *t, prefix_node *node) {
-    int at = node->heap_at;
-    prefix_node *last = t->heap[--t->nheap];
-    node->heap_at = 0;
-    if (last != node)
-        heap_settle(t, at, last);
-}
-
-/* Into the heap, out of it or to another place in it, as users, children and wants have changed. */
-static void node_rank(prefix_tree *t, prefix_node *node) {
-    if (node->table == NULL || node->users > 0 || node->resident_children > 0) {
-        if (node->heap_at > 0)
-            heap_remove(t, node);
+/* Puts the node into the heap, takes it out or moves it there, after a change of its blocks, users,
+ * children, wants or last use. */
+static void node_update(prefix_tree *t, prefix_node *node) {
+    bool evictable = node->table != NULL && node->users == 0 && node->resident_children == 0;
+    if (!evictable && node->heap_at > 0)
+        heap_remove(t, t->heap, &t->nheap, (size_t)node->heap_at - 1);
+    if (!evictable) {
+        node->heap_at = 0;
         return;
     }
-    if (node->heap_at == 0) {
-        if (t->nheap == t->heap_cap) {
-            t->heap_cap = t->heap_cap * 2 + 64;
-            t->heap = mem_realloc(t->heap, sizeof(*t->heap) * (size_t)t->heap_cap);
-        }
-        node->heap_at = ++t->nheap;
+    node->score = node_score(t, node);
+    if (node->heap_at > 0) {
+        heap_update(t, t->heap, t->nheap, (size_t)node->heap_at - 1, node);
+    } else {
+        ARRAY_RESERVE(t->heap, t->nheap + 1, t->heap_cap);
+        heap_push(t, t->heap, &t->nheap, node);
     }
-    node->worth = node_worth(t, node);
-    heap_settle(t, node->heap_at, node);
-}
-
-static void node_used(prefix_tree *t, prefix_node *node) {
-    t->clock += (uint64_t)BASE_MAX(blocks_owned(node), 1);
-    node->used = t->clock;
-    node_rank(t, node);
 }
 
 void prefix_touch(prefix_tree *t, prefix_node *node) {
-    if (node->table != NULL)
-        node_used(t, node);
+    if (node->table == NULL)
+        return;
+    t->clock += (uint64_t)BASE_MAX(blocks_owned(node), 1);
+    node->used = t->clock;
+    node_update(t, node);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -180,8 +151,7 @@ static void node_free(prefix_node *node) {
     free(node);
 }
 
-/* Both halves of a resident node keep its blocks; the one that the cut falls into belongs to both.
- */
+/* Both halves of a resident node keep their blocks; a block that is cut in two belongs to both. */
 static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower) {
     int cut = lower->start;
     upper->first_block = lower->first_block;
@@ -193,7 +163,7 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
     if (cut % LLM_BLOCK_TOKENS != 0)
         t->refs[lower->table[lower->first_block]]++;
     for (int b = upper->first_block; b < upper->end_block; b++) {
-        /* the first may be shared with a node above */
+        /* the first block may be owned by a node further up */
         prefix_node **owner = &t->owner[upper->table[b]];
         *owner = *owner == lower ? upper : *owner;
     }
@@ -202,14 +172,15 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
     lower->stored_blocks -= upper->stored_blocks;
     upper->resident_children = 1;
     upper->used = lower->used;
-    node_rank(t, lower);
+    node_update(t, lower);
 }
 
 static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
     prefix_node *upper = node_new(node->tokens, at, at, node->start);
-    size_t slot = slot_find(t, node->parent, node->tokens[0]);
     child_replace(node, upper);
-    t->slots[slot] = upper;
+    upper->number =
+        node->number; /* and the slot in the index: parent and first token are the same */
+    t->nodes[upper->number] = upper;
     upper->pending = node->pending;
     upper->waiting = node->waiting;
     upper->users = node->users;
@@ -223,10 +194,10 @@ static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
     memmove(node->tokens, node->tokens + at, sizeof(llm_token) * (size_t)node->count);
     free(node->keys);
     node->keys = NULL;
-    node->loaded_blocks = node->nasked = 0;
-    node->looked_ahead = false;
+    node->loaded_blocks = node->nloads = 0;
+    node->prefetched = false;
     child_append(upper, node);
-    slot_add(t, node);
+    index_add(t, node);
     if (node->table != NULL)
         split_blocks(t, upper, node);
     return upper;
@@ -236,11 +207,11 @@ prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count) {
     prefix_node *at = &t->root;
     int done = 0;
     while (done < count) {
-        prefix_node *child = t->slots[slot_find(t, at, tokens[done])];
+        prefix_node *child = child_find(t, at, tokens[done]);
         if (child == NULL) {
             child = node_new(tokens + done, count - done, count - done, done);
             child_append(at, child);
-            slot_add(t, child);
+            index_add(t, child);
             return child;
         }
         int same = 1, limit = BASE_MIN(child->count, count - done);
@@ -269,7 +240,7 @@ void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, i
         node->waiting += waiting;
         node->users += users;
         node->fanout += pending > 0;
-        node_rank(t, node);
+        node_update(t, node);
     }
 }
 
@@ -278,7 +249,7 @@ static void node_remove(prefix_tree *t, prefix_node *node) {
     if (*t->cursor == node)
         *t->cursor = node->parent;
     if (!node->is_private)
-        slot_remove(t, node);
+        index_remove(t, node);
     child_remove(node);
     node_free(node);
 }
@@ -308,20 +279,16 @@ void prefix_evict(prefix_tree *t, prefix_node *node) {
     node->table = NULL;
     node->computed = 0;
     node->loaded_blocks = node->stored_blocks = 0;
-    node->looked_ahead = false;
+    node->prefetched = false;
     node->parent->resident_children--;
-    node_rank(t, node);
-    node_rank(t, node->parent);
+    node_update(t, node);
+    node_update(t, node->parent);
 }
 
-static bool evict_one(prefix_tree *t) {
-    if (t->nheap == 0)
-        return false;
+static void evict_first(prefix_tree *t) {
     prefix_node *node = t->heap[0];
-    t->evicted += (uint64_t)(node->end_block - node->first_block);
     prefix_evict(t, node);
     prefix_prune(t, node, true, true);
-    return true;
 }
 
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
@@ -329,9 +296,12 @@ bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     int end = blocks_for(node->start + node->count + extra);
     if (node->users > 0 && t->used_blocks + end - first > t->most_used)
         return false;
-    while (t->nfree < end - first)
-        if (!evict_one(t))
+    while (t->nfree < end - first) {
+        if (t->nheap == 0)
             return false;
+        t->evicted += (uint64_t)blocks_owned(t->heap[0]);
+        evict_first(t);
+    }
     node->table = mem_alloc(sizeof(int32_t) * (size_t)BASE_MAX(end, 1));
     if (first > 0)
         memcpy(node->table, node->parent->table, sizeof(int32_t) * (size_t)first);
@@ -346,8 +316,8 @@ bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     node->end_block = end;
     node->computed = 0;
     node->parent->resident_children++;
-    node_rank(t, node->parent);
-    node_used(t, node);
+    node_update(t, node->parent);
+    prefix_touch(t, node);
     return true;
 }
 
@@ -365,7 +335,7 @@ void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep
     }
 }
 
-void prefix_prune_one(prefix_tree *t, prefix_node *node) {
+void prefix_remove_private(prefix_tree *t, prefix_node *node) {
     t->used_blocks -= node->users > 0 ? blocks_owned(node) : 0;
     node->users = 0;
     if (node->table != NULL)
@@ -374,11 +344,8 @@ void prefix_prune_one(prefix_tree *t, prefix_node *node) {
 }
 
 void prefix_evict_unused(prefix_tree *t) {
-    while (t->nheap > 0) {
-        prefix_node *node = t->heap[0];
-        prefix_evict(t, node);
-        prefix_prune(t, node, true, true);
-    }
+    while (t->nheap > 0)
+        evict_first(t);
 }
 
 /* ---- identities ------------------------------------------------------------------------------ */
@@ -425,15 +392,14 @@ void prefix_make_keys(prefix_node *node, hash128 seed) {
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
-    *t = (prefix_tree){
-        .mask = 1023, .nblocks = blocks, .cursor = cursor, .most_used = INT32_MAX, .read_cost = 1};
-    t->owner = mem_zalloc(sizeof *t->owner * (size_t)BASE_MAX(blocks, 1));
-    t->slots = mem_zalloc(sizeof *t->slots * (t->mask + 1));
-    t->refs = mem_zalloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
-    t->lives = mem_zalloc(sizeof *t->lives * (size_t)BASE_MAX(blocks, 1));
-    t->free_blocks = mem_alloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
+    *t = (prefix_tree){.nblocks = blocks, .cursor = cursor, .most_used = INT32_MAX, .read_cost = 1};
+    size_t n = (size_t)BASE_MAX(blocks, 1);
+    t->owner = mem_zalloc(sizeof *t->owner * n);
+    t->refs = mem_zalloc(sizeof *t->refs * n);
+    t->lives = mem_zalloc(sizeof *t->lives * n);
+    t->free_blocks = mem_alloc(sizeof *t->free_blocks * n);
     for (int b = blocks; b-- > 0;)
-        t->free_blocks[t->nfree++] = b; /* block 0 goes out first */
+        t->free_blocks[t->nfree++] = b; /* block 0 is allocated first */
 }
 
 void prefix_free(prefix_tree *t) {
@@ -450,7 +416,8 @@ void prefix_free(prefix_tree *t) {
         node = next;
     }
     free(t->heap);
-    free(t->slots);
+    hash_index_free(&t->index);
+    free(t->nodes);
     free(t->refs);
     free(t->lives);
     free(t->owner);

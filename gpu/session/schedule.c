@@ -101,15 +101,15 @@ static int node_ask(llm_session *s, prefix_node *node) {
     const llm_kv_store *store = &s->options.store;
     prefix_make_keys(node, s->engine->info.fingerprint);
     int most = BASE_MIN(prefix_full_blocks(node), (int)AHEAD_NODE);
-    node->nasked = 0;
-    node->looked_ahead = true;
-    while (node->nasked < most) {
+    node->nloads = 0;
+    node->prefetched = true;
+    while (node->nloads < most) {
         llm_kv_id id;
-        kv_id_fill(s, node, node->nasked, &id);
+        kv_id_fill(s, node, node->nloads, &id);
         if (!store->prefetch(store->ctx, &id))
-            return node->nasked + 1;
+            return node->nloads + 1;
         uint64_t number = loader_ask(s->loader, &id);
-        node->asked = node->nasked++ == 0 ? number : node->asked;
+        node->load_from = node->nloads++ == 0 ? number : node->load_from;
     }
     return most;
 }
@@ -121,7 +121,7 @@ static void look_ahead(llm_session *s) {
     prefix_node *node = s->cursor;
     for (int blocks = 0, seen = 0; node != NULL && blocks < AHEAD_BLOCKS && seen < AHEAD_NODES;
          seen++, node = walk_next(node)) {
-        if (node->waiting == 0 || node->looked_ahead || node->table != NULL || node->is_private ||
+        if (node->waiting == 0 || node->prefetched || node->table != NULL || node->is_private ||
             node->parent == NULL)
             continue;
         if (loader_room(s->loader) < AHEAD_NODE)
@@ -160,8 +160,8 @@ static void blocks_ahead(llm_session *s) {
  * above it, is on its way: it may enter without waiting. */
 static bool path_ready(llm_session *s, const prefix_node *node) {
     for (; node->parent != NULL && node->table == NULL; node = node->parent) {
-        for (int i = 0; i < node->nasked; i++) {
-            load_state state = loader_look(s->loader, node->asked + (uint64_t)i, node->keys[i]);
+        for (int i = 0; i < node->nloads; i++) {
+            load_state state = loader_look(s->loader, node->load_from + (uint64_t)i, node->keys[i]);
             if (state == LOAD_COMING || state == LOAD_READING)
                 return false;
         }
@@ -172,7 +172,7 @@ static bool path_ready(llm_session *s, const prefix_node *node) {
 /* The next node with a request whose path is ready; NULL: none near by. */
 static prefix_node *node_ready(llm_session *s, prefix_node *node) {
     for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node))
-        if (node->first != NULL && (node->looked_ahead || node->table != NULL) &&
+        if (node->first != NULL && (node->prefetched || node->table != NULL) &&
             path_ready(s, node))
             return node;
     return NULL;
@@ -182,8 +182,8 @@ static prefix_node *node_ready(llm_session *s, prefix_node *node) {
 static bool load_block(llm_session *s, prefix_node *node, int i) {
     const llm_kv_store *store = &s->options.store;
     int32_t block = node->table[node->first_block + i];
-    load_state state = i < node->nasked
-                           ? loader_take(s->loader, node->asked + (uint64_t)i, node->keys[i], block)
+    load_state state = i < node->nloads
+                           ? loader_take(s->loader, node->load_from + (uint64_t)i, node->keys[i], block)
                            : LOAD_UNKNOWN;
     if (state != LOAD_UNKNOWN)
         return state == LOAD_HERE;
@@ -203,16 +203,16 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
     if (s->options.store.get == NULL || !s->runs_model || node->is_private ||
-        (node->nasked == 0 && !session_store_pays(s)))
+        (node->nloads == 0 && !session_store_pays(s)))
         return 0;
     double start = clock_ms();
     prefix_make_keys(node, s->engine->info.fingerprint);
     int full = prefix_full_blocks(node);
     while (loaded < full && load_block(s, node, loaded))
         loaded++;
-    if (node->nasked > loaded) /* behind one that was missing */
-        loader_drop(s->loader, node->asked + (uint64_t)loaded, node->nasked - loaded);
-    node->nasked = 0;
+    if (node->nloads > loaded) /* behind one that was missing */
+        loader_drop(s->loader, node->load_from + (uint64_t)loaded, node->nloads - loaded);
+    node->nloads = 0;
     node->loaded_blocks = node->stored_blocks = loaded;
     s->figures.store_ms += clock_ms() - start;
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
@@ -416,13 +416,13 @@ static void answer_nodes_release(llm_session *s, request *r) {
         if (r->segments[i] != NULL)
             schedule_segment_done(s, r, i);
     if (r->tail != NULL) {
-        prefix_prune_one(&s->tree, r->tail);
+        prefix_remove_private(&s->tree, r->tail);
         r->tail = NULL;
     }
 }
 
 void schedule_segment_done(llm_session *s, request *r, int segment) {
-    prefix_prune_one(&s->tree, r->segments[segment]);
+    prefix_remove_private(&s->tree, r->segments[segment]);
     r->segments[segment] = NULL;
 }
 
@@ -440,7 +440,7 @@ static request *node_take(prefix_node *node) {
 /* A node whose KV is on its way yields to one that is ready; where there is none, a pass that has
  * enough to do runs first (NULL), and else the node is waited for. */
 static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
-    if (node->table == NULL && !node->looked_ahead)
+    if (node->table == NULL && !node->prefetched)
         look_ahead(s);
     if (path_ready(s, node))
         return node;

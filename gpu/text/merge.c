@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/containers.h"
+
 enum { SHORT_SYMBOLS = 24 };
 
 static const uint32_t NO_RANK = UINT32_MAX;
@@ -131,63 +133,35 @@ typedef struct candidate {
     int32_t left, right; /* the ids when queued: a candidate that no longer fits is dropped */
 } candidate;
 
-typedef struct heap {
-    candidate *items;
-    size_t n;
-} heap;
-
-static bool before(candidate a, candidate b) {
+static inline bool merges_before(const merge_table *m, candidate a, candidate b) {
+    (void)m;
     return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
 }
 
-static void heap_push(heap *h, candidate c) {
-    size_t i = h->n++;
-    while (i > 0 && before(c, h->items[(i - 1) / 2])) {
-        h->items[i] = h->items[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    h->items[i] = c;
-}
-
-static candidate heap_pop(heap *h) {
-    candidate top = h->items[0], last = h->items[--h->n];
-    size_t i = 0;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= h->n)
-            break;
-        if (child + 1 < h->n && before(h->items[child + 1], h->items[child]))
-            child++;
-        if (!before(h->items[child], last))
-            break;
-        h->items[i] = h->items[child];
-        i = child;
-    }
-    h->items[i] = last;
-    return top;
-}
+HEAP_DEFINE(heap, candidate, const merge_table *, merges_before, HEAP_NOT_TOLD);
 
 enum { DEAD = INT32_MIN };
 
-static void consider(const merge_table *m, heap *h, const int32_t *ids, uint32_t left,
-                     uint32_t right) {
+static void candidate_add(const merge_table *m, candidate *heap, size_t *n, const int32_t *ids,
+                          uint32_t left, uint32_t right) {
     uint32_t rank = rank_of(m, ids[left], ids[right]);
     if (rank != NO_RANK)
-        heap_push(h, (candidate){rank, left, ids[left], ids[right]});
+        heap_push(m, heap, n, (candidate){rank, left, ids[left], ids[right]});
 }
 
 static size_t merge_long(const merge_table *m, int32_t *ids, size_t n) {
     uint32_t *next = mem_alloc(2 * n * sizeof *next), *previous = next + n;
     /* Each merge queues at most two candidates and ends one symbol. */
-    heap h = {.items = mem_alloc(3 * n * sizeof *h.items)};
+    candidate *heap = mem_alloc(3 * n * sizeof *heap);
+    size_t queued = 0;
     for (uint32_t i = 0; i < n; i++) {
         next[i] = i + 1;
         previous[i] = i - 1; /* of the first: never read */
         if (i + 1 < n)
-            consider(m, &h, ids, i, i + 1);
+            candidate_add(m, heap, &queued, ids, i, i + 1);
     }
-    while (h.n) {
-        candidate c = heap_pop(&h);
+    while (queued > 0) {
+        candidate c = heap_pop(m, heap, &queued);
         uint32_t right = next[c.at];
         if (ids[c.at] != c.left || right >= n || ids[right] != c.right)
             continue;
@@ -197,15 +171,15 @@ static size_t merge_long(const merge_table *m, int32_t *ids, size_t n) {
         if (next[c.at] < n)
             previous[next[c.at]] = c.at;
         if (c.at > 0)
-            consider(m, &h, ids, previous[c.at], c.at);
+            candidate_add(m, heap, &queued, ids, previous[c.at], c.at);
         if (next[c.at] < n)
-            consider(m, &h, ids, c.at, next[c.at]);
+            candidate_add(m, heap, &queued, ids, c.at, next[c.at]);
     }
     size_t left = 0;
     for (size_t i = 0; i < n; i++)
         if (ids[i] != DEAD)
             ids[left++] = ids[i];
-    free(h.items);
+    free(heap);
     free(next);
     return left;
 }

@@ -18,15 +18,11 @@ enum { LONGEST_TOKEN = 4096 };
 
 /* ---- the vocabulary ------------------------------------------------------------------------- */
 
-static size_t text_slot(const tokenizer *t, str text) {
-    return (size_t)hash64(text.p, text.n, 0) & t->slot_mask;
-}
-
 int32_t vocab_find(const tokenizer *t, str text) {
-    for (size_t i = text_slot(t, text); t->slots[i]; i = (i + 1) & t->slot_mask)
-        if (str_equal(t->texts[t->slots[i] - 1], text))
-            return (int32_t)t->slots[i] - 1;
-    return -1;
+    const hash_slot *s = hash_index_first(&t->by_text, hash64(text.p, text.n, 0));
+    while (s && !str_equal(t->texts[s->item], text))
+        s = hash_index_next(&t->by_text, s);
+    return s ? (int32_t)s->item : -1;
 }
 
 /* Whether plain text may become the token by merging. */
@@ -38,18 +34,12 @@ static bool merges_into(const tokenizer *t, int32_t id) {
 }
 
 static void index_texts(tokenizer *t) {
-    size_t n = 64;
-    while (n < (size_t)t->n * 2)
-        n *= 2;
-    t->slots = ARENA_ARRAY(t->mem, uint32_t, n);
-    t->slot_mask = n - 1;
+    t->by_text.mem = t->mem;
+    hash_index_reserve(&t->by_text, (uint32_t)t->n);
     for (int32_t id = 0; id < t->n; id++) {
-        if (!merges_into(t, id) || vocab_find(t, t->texts[id]) >= 0)
-            continue;
-        size_t i = text_slot(t, t->texts[id]);
-        while (t->slots[i])
-            i = (i + 1) & t->slot_mask;
-        t->slots[i] = (uint32_t)id + 1;
+        str text = t->texts[id];
+        if (merges_into(t, id) && vocab_find(t, text) < 0)
+            hash_index_add(&t->by_text, hash64(text.p, text.n, 0), (uint32_t)id);
     }
 }
 
@@ -273,11 +263,7 @@ void tokenizer_free(tokenizer *t) {
 }
 
 void token_push(token_list *out, llm_token id) {
-    if (*out->count == *out->cap) {
-        *out->cap = *out->cap ? *out->cap * 2 : 64;
-        *out->ids = mem_realloc(*out->ids, *out->cap * sizeof **out->ids);
-    }
-    (*out->ids)[(*out->count)++] = id;
+    ARRAY_PUSH(*out->ids, *out->count, *out->cap, id);
 }
 
 static void encode_plain(const tokenizer *t, str text, bool space_prefix, token_list *out) {

@@ -15,6 +15,7 @@
 #ifndef KVASIR_TOKENIZER_PARTS_INT_H
 #define KVASIR_TOKENIZER_PARTS_INT_H
 
+#include "storage/containers.h"
 #include "tokenizer_int.h"
 
 /* ---- merge.c --------------------------------------------------------------------------------- */
@@ -90,8 +91,7 @@ struct tokenizer {
     uint8_t *kinds; /* [n] token_kind */
     uint8_t *flags; /* [n] of token_flag */
 
-    uint32_t *slots; /* hash of the texts that plain text may become: id + 1, 0 is empty */
-    size_t slot_mask;
+    hash_index by_text; /* ids of the tokens that plain text may become */
 
     special_token *specials; /* by first byte, then longest first */
     uint32_t special_from[257];

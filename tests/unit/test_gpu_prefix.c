@@ -69,7 +69,7 @@ static void check_blocks(const prefix_tree *t) {
         may_go += goes;
         assert_true(goes ? t->heap[n->heap_at - 1] == n : n->heap_at == 0);
         if (goes && n->heap_at > 1)
-            assert_true(t->heap[n->heap_at / 2 - 1]->worth <= n->worth);
+            assert_true(t->heap[n->heap_at / 2 - 1]->score <= n->score);
         if (n->table == NULL)
             continue;
         assert_true(n->parent->parent == NULL || n->parent->table != NULL);
@@ -108,7 +108,7 @@ static void fuzz(void **state) {
             tail->users = 1;
             assert_true(prefix_make_resident(&t, tail, 8));
             check_blocks(&t);
-            prefix_prune_one(&t, tail);
+            prefix_remove_private(&t, tail);
         }
         if (i % 10 == 0)
             check_blocks(&t);
@@ -225,7 +225,7 @@ static void kept_loses(prefix_tree *t, prefix_node *ends[KEPT], int i) {
     check_blocks(t);
 }
 
-static void what_is_worth_least_goes_first(void **state) {
+static void the_lowest_score_is_evicted_first(void **state) {
     (void)state;
     prefix_tree t;
     prefix_node *cursor = NULL, *ends[KEPT];
@@ -294,7 +294,7 @@ int main(void) {
         cmocka_unit_test(fuzz),
         cmocka_unit_test(eviction_spares_the_used),
         cmocka_unit_test(users_stay_within_their_bound),
-        cmocka_unit_test(what_is_worth_least_goes_first),
+        cmocka_unit_test(the_lowest_score_is_evicted_first),
         cmocka_unit_test(first_in_goes_first_out),
         cmocka_unit_test(keys_depend_on_the_path),
     };
