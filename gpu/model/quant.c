@@ -1,11 +1,10 @@
 /*
- * quant.c - the table of tensor types: how many elements and bytes a block has, and how blocks
- * become f32.
+ * quant.c - the table of tensor types: elements and bytes of a block, and its conversion to f32.
  *
- * Invariant: the results equal those of ggml's reference dequantisation bit for bit (tests compare
+ * Invariant: the results equal those of ggml's reference dequantization bit for bit (tests compare
  * with vectors of the gguf Python package). Adding a type is one function and one row. Blocks are
- * read bytewise, so they may lie anywhere and endianness of the scales is the file's (little). What
- * tensors mean, and packing for the fast path, is elsewhere.
+ * read byte by byte: they need no alignment, and their numbers are little-endian. cpu/ and cuda/
+ * pack weights for computing.
  */
 #include "gguf_int.h"
 
@@ -61,60 +60,44 @@ static void from_bf16(const void *blocks, float *out, size_t n) {
     }
 }
 
-/* ---- blocks of 32: nibble i of the low half is element i, of the high half element i + 16 --- */
+/* ---- blocks of 32 --------------------------------------------------------------------------- */
 
-/* d f16 | q u8[16] */
+/*
+ * d f16 | m f16, if has_min | fifth bits u32, if has_fifth | q u8[16]
+ *
+ * The low nibble of byte i is element i, the high nibble element i + 16. An element is
+ * (q - offset) * d + m.
+ */
+static inline void from_nibbles(const uint8_t *p, float *out, size_t n, bool has_min,
+                                bool has_fifth, int offset) {
+    const size_t at_fifth = has_min ? 4 : 2, at_q = at_fifth + (has_fifth ? 4 : 0);
+    for (size_t b = 0; b < n / QK; b++, p += at_q + 16, out += QK) {
+        float d = load_f16(p), m = has_min ? load_f16(p + 2) : 0;
+        uint32_t fifth = has_fifth ? load_u32(p + at_fifth) : 0;
+        for (int i = 0; i < 16; i++) {
+            int low = (p[at_q + (size_t)i] & 15) | (int)(fifth >> i & 1) << 4;
+            int high = (p[at_q + (size_t)i] >> 4) | (int)(fifth >> (i + 16) & 1) << 4;
+            float x = (float)(low - offset) * d, y = (float)(high - offset) * d;
+            out[i] = has_min ? x + m : x; /* without m, -0 stays -0 */
+            out[i + 16] = has_min ? y + m : y;
+        }
+    }
+}
+
 static void from_q4_0(const void *blocks, float *out, size_t n) {
-    const uint8_t *p = blocks;
-    for (size_t b = 0; b < n / QK; b++, p += 18, out += QK) {
-        float d = load_f16(p);
-        for (int i = 0; i < 16; i++) {
-            out[i] = (float)((p[2 + i] & 15) - 8) * d;
-            out[i + 16] = (float)((p[2 + i] >> 4) - 8) * d;
-        }
-    }
+    from_nibbles(blocks, out, n, false, false, 8);
 }
 
-/* d f16 | m f16 | q u8[16] */
 static void from_q4_1(const void *blocks, float *out, size_t n) {
-    const uint8_t *p = blocks;
-    for (size_t b = 0; b < n / QK; b++, p += 20, out += QK) {
-        float d = load_f16(p), m = load_f16(p + 2);
-        for (int i = 0; i < 16; i++) {
-            out[i] = (float)(p[4 + i] & 15) * d + m;
-            out[i + 16] = (float)(p[4 + i] >> 4) * d + m;
-        }
-    }
+    from_nibbles(blocks, out, n, true, false, 0);
 }
 
-/* d f16 | fifth bits u32 | q u8[16] */
 static void from_q5_0(const void *blocks, float *out, size_t n) {
-    const uint8_t *p = blocks;
-    for (size_t b = 0; b < n / QK; b++, p += 22, out += QK) {
-        float d = load_f16(p);
-        uint32_t high = load_u32(p + 2);
-        for (int i = 0; i < 16; i++) {
-            int low_q = (p[6 + i] & 15) | (int)(high >> i & 1) << 4;
-            int high_q = (p[6 + i] >> 4) | (int)(high >> (i + 16) & 1) << 4;
-            out[i] = (float)(low_q - 16) * d;
-            out[i + 16] = (float)(high_q - 16) * d;
-        }
-    }
+    from_nibbles(blocks, out, n, false, true, 16);
 }
 
-/* d f16 | m f16 | fifth bits u32 | q u8[16] */
 static void from_q5_1(const void *blocks, float *out, size_t n) {
-    const uint8_t *p = blocks;
-    for (size_t b = 0; b < n / QK; b++, p += 24, out += QK) {
-        float d = load_f16(p), m = load_f16(p + 2);
-        uint32_t high = load_u32(p + 4);
-        for (int i = 0; i < 16; i++) {
-            int low_q = (p[8 + i] & 15) | (int)(high >> i & 1) << 4;
-            int high_q = (p[8 + i] >> 4) | (int)(high >> (i + 16) & 1) << 4;
-            out[i] = (float)low_q * d + m;
-            out[i + 16] = (float)high_q * d + m;
-        }
-    }
+    from_nibbles(blocks, out, n, true, true, 0);
 }
 
 /* d f16 | q i8[32] */
@@ -151,7 +134,8 @@ static void from_q2_k(const void *blocks, float *out, size_t n) {
         const uint8_t *scales = p, *q = p + 16;
         float d = load_f16(p + 80), dmin = load_f16(p + 82);
         for (int i = 0; i < QK_K; i++) {
-            /* 128 elements share 32 bytes: bits 0-1 hold the first 32 of them, 2-3 the next, … */
+            /* 128 elements share 32 bytes: bits 0-1 are of the first 32 elements, 2-3 of the
+             * next */
             int group = i / 128, shift = i / 32 % 4 * 2, byte = group * 32 + i % 32;
             uint8_t scale = scales[i / 16];
             float dl = d * (float)(scale & 15), ml = dmin * (float)(scale >> 4);
@@ -174,7 +158,7 @@ static void from_q3_k(const void *blocks, float *out, size_t n) {
         }
         for (int i = 0; i < QK_K; i++) {
             int low = q[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-            /* a set bit means: nothing is taken off */
+            /* a clear third bit subtracts 4 */
             int offset = high[i % 32] >> (i / 32) & 1 ? 0 : 4;
             out[i] = scales[i / 16] * (float)(low - offset);
         }
@@ -182,8 +166,8 @@ static void from_q3_k(const void *blocks, float *out, size_t n) {
 }
 
 /* Eight 6-bit scales and minima in 12 bytes: the first four of each in the low six bits of bytes
- * 0-3 and 4-7, the others as nibbles of bytes 8-11 with their two high bits in what is left above.
- */
+ * 0-3 and 4-7; of the others the low four bits in bytes 8-11 and the high two at the top of bytes
+ * 0-7. */
 static void unpack_scale_min(const uint8_t *p, int i, int *scale, int *min) {
     if (i < 4) {
         *scale = p[i] & 63;
@@ -194,39 +178,32 @@ static void unpack_scale_min(const uint8_t *p, int i, int *scale, int *min) {
     }
 }
 
-/* d f16 | dmin f16 | scales u8[12] | q u8[128]: 64 elements share 32 bytes, low nibbles first */
-static void from_q4_k(const void *blocks, float *out, size_t n) {
-    const uint8_t *p = blocks;
-    for (size_t b = 0; b < n / QK_K; b++, p += 144, out += QK_K) {
+/* d f16 | dmin f16 | scales u8[12] | fifth bits u8[32], if has_fifth | q u8[128]: 64 elements share
+ * 32 bytes, low nibbles first */
+static inline void from_k_nibbles(const uint8_t *p, float *out, size_t n, bool has_fifth) {
+    const size_t at_q = has_fifth ? 48 : 16;
+    for (size_t b = 0; b < n / QK_K; b++, p += at_q + 128, out += QK_K) {
         float d = load_f16(p), dmin = load_f16(p + 2);
         for (int group = 0; group < 8; group++) {
             int scale, min;
             unpack_scale_min(p + 4, group, &scale, &min);
             float dl = d * (float)scale, ml = dmin * (float)min;
-            const uint8_t *q = p + 16 + group / 2 * 32;
-            for (int i = 0; i < 32; i++)
-                out[group * 32 + i] = dl * (float)(q[i] >> (group % 2 * 4) & 15) - ml;
-        }
-    }
-}
-
-/* d f16 | dmin f16 | scales u8[12] | fifth bits u8[32] | q u8[128] */
-static void from_q5_k(const void *blocks, float *out, size_t n) {
-    const uint8_t *p = blocks;
-    for (size_t b = 0; b < n / QK_K; b++, p += 176, out += QK_K) {
-        float d = load_f16(p), dmin = load_f16(p + 2);
-        const uint8_t *high = p + 16;
-        for (int group = 0; group < 8; group++) {
-            int scale, min;
-            unpack_scale_min(p + 4, group, &scale, &min);
-            float dl = d * (float)scale, ml = dmin * (float)min;
-            const uint8_t *q = p + 48 + group / 2 * 32;
+            const uint8_t *fifth = p + 16, *q = p + at_q + group / 2 * 32;
             for (int i = 0; i < 32; i++) {
-                int v = (q[i] >> (group % 2 * 4) & 15) | (high[i] >> group & 1) << 4;
+                int v = q[i] >> (group % 2 * 4) & 15;
+                v |= has_fifth ? (fifth[i] >> group & 1) << 4 : 0;
                 out[group * 32 + i] = dl * (float)v - ml;
             }
         }
     }
+}
+
+static void from_q4_k(const void *blocks, float *out, size_t n) {
+    from_k_nibbles(blocks, out, n, false);
+}
+
+static void from_q5_k(const void *blocks, float *out, size_t n) {
+    from_k_nibbles(blocks, out, n, true);
 }
 
 /* low nibbles u8[128] | high pairs u8[64] | scales i8[16] | d f16 */
