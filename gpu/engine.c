@@ -1,9 +1,8 @@
 /*
- * engine.c - opening and closing an engine, and the facts about it.
+ * engine.c - opens and closes engines: the choice of the backend, and the facts about an engine.
  *
- * Owns the choice of backend and what all backends share (file, tokenizer, template). Invariant: an
- * engine that llm_engine_open returned is complete and never changes. Weights and kernels are the
- * backend's.
+ * Owns what all backends share: file, tokenizer, template. A backend owns weights and kernels.
+ * Invariant: an engine returned by llm_engine_open is complete and does not change.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -11,9 +10,8 @@
 
 #include "engine/engine_int.h"
 
-/* On a plain machine, whose memory others want, too;
- * a backend with memory of its own sets another. */
-static const size_t KV_STANDARD_BYTES = (size_t)1 << 30;
+/* Default of kv_memory in main memory; a backend with its own memory sets another. */
+static const size_t KV_DEFAULT_BYTES = (size_t)1 << 30;
 
 static int usable_threads(const llm_engine_options *options) {
     if (options->threads > 0)
@@ -22,7 +20,7 @@ static int usable_threads(const llm_engine_options *options) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? BASE_MAX(CPU_COUNT(&set), 1) : 1;
 }
 
-/* The devices a name stands for, best first; what is not built in is left out. Returns how many. */
+/* The backends in this build that a device name selects, best first. Returns their number. */
 static int backends_for(const llm_engine_options *options, const llm_backend *out[2]) {
     const char *device = options->device != NULL ? options->device : "auto";
     int n = 0;
@@ -45,7 +43,7 @@ static int backends_for(const llm_engine_options *options, const llm_backend *ou
     return n;
 }
 
-/* The newline closes an answer in completion format: the one token that "\n" is, or -1. */
+/* The token that ends an answer in completion format: the last one of "\n", or -1. */
 static llm_token newline_token(const llm_engine *engine) {
     llm_token *tokens = NULL;
     size_t count = 0, cap = 0;
@@ -55,7 +53,7 @@ static llm_token newline_token(const llm_engine *engine) {
     return id;
 }
 
-/* again: what was on record of the file was found to be wrong, and was put right. */
+/* *again: the side file's facts were wrong and have been corrected; open once more. */
 static int open_once(const llm_backend *backend, const llm_engine_options *options,
                      llm_engine **out, bool *again, err *e) {
     double start = clock_ms();
@@ -66,7 +64,7 @@ static int open_once(const llm_backend *backend, const llm_engine_options *optio
     engine->info.path = arena_strndup(engine->mem, options->path, strlen(options->path));
     engine->info.threads = usable_threads(options);
     engine->info.kv_block_tokens = LLM_BLOCK_TOKENS;
-    engine->info.kv_memory_bytes = KV_STANDARD_BYTES;
+    engine->info.kv_memory_bytes = KV_DEFAULT_BYTES;
     int code = backend->open(engine, options, e);
     *again = code != 0 && llm_engine_outdated(engine);
     if (code != 0) {
@@ -96,9 +94,10 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
     const llm_backend *backends[2];
     int n = backends_for(options, backends);
     if (n == 0)
-        return err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build", options->device);
+        return err_set(e, ERR_UNSUPPORTED, "this build does not support the device '%s'",
+                       options->device);
     int code = open_with(backends[0], options, out, e);
-    /* 'auto': the next device will do, and says why it was not the first */
+    /* 'auto' goes on to the next device and records why the first one failed */
     if (code != 0 && n > 1) {
         err first = *e;
         err_clear(e);
@@ -141,7 +140,7 @@ bool llm_engine_outdated(const llm_engine *engine) {
 
 bool llm_engine_is_current(const llm_engine *engine) {
     return !llm_engine_outdated(engine) &&
-           (engine->identity == NULL || identity_leads_here(engine->identity, engine->info.path));
+           (engine->identity == NULL || identity_same_at_path(engine->identity, engine->info.path));
 }
 
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format) {

@@ -1,18 +1,22 @@
 /*
- * llm.h - the inference engine: prompts as lists of token spans in, answers as events out.
+ * llm.h - the inference engine's public interface: prompts in, as lists of token spans; answers
+ * out, as events.
  *
- *   llm_engine    immutable: mapped weights, packed matrices, tokenizer, thread pool; shared by
- *                 sessions
- *   llm_session   mutable: KV blocks, radix tree, queue of requests, statistics; used by one thread
- *                 at a time
- *   llm_span      reference-counted tokens with their kind and text; a request is a list of them
- *   llm_guide     a compiled constraint on answers (ENUM, INTEGER, REAL), reference-counted
+ *   llm_engine    immutable: weights, tokenizer, threads; shared by sessions and threads
+ *   llm_session   mutable: request queue, prefix tree, KV blocks, statistics; used by one thread at
+ *                 a time
+ *   llm_span      the tokens of a piece of prompt text, with its kind; reference-counted
+ *   llm_guide     a compiled constraint on answers (ENUM, INTEGER, REAL); reference-counted
  *
- * Ownership: who makes an engine, session, span or guide releases it; a session retains the spans
- * and guides of the requests in it, and must be freed before its engine. Text in an event lives
- * until the next llm_step. Invariant: an answer is a function of (engine fingerprint, prompt
- * tokens, guide, sampling) alone, bit for bit: never of batch mates, order, thread count, or where
- * its KV came from (DESIGN 2.1). Nothing here knows SQL. The only foreign header is storage/base.h.
+ * Ownership: the caller that makes an engine, session, span or guide frees or releases it. A
+ * session retains the spans and guides of its requests and must be freed before its engine.
+ *
+ * Errors: functions with an err * return 0 or an error code of base.h and fill *e.
+ *
+ * Invariant: an answer is a function of (engine fingerprint, prompt tokens, guide, sampling), bit
+ * for bit. Other requests, their order, the number of threads and the source of KV (computed, in
+ * memory, from the store) do not change it; gpu/README.md says how that is ensured. The engine
+ * knows nothing of SQL and includes no header of another room but those of storage/base.
  */
 #ifndef KVASIR_LLM_H
 #define KVASIR_LLM_H
@@ -26,85 +30,87 @@ typedef struct llm_engine llm_engine;
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
-/* Of the layers' matrices. INT8: weights in bytes, in groups of 32, and states in one plane of
- * bytes, but those that q, k and v are made of in two; INT8X2: all states in two. */
+/* The number format of the layers' matrices and of the activations multiplied with them. INT8:
+ * weights as bytes, with a scale and a minimum per group of 32; activations as bytes with a scale
+ * per group, except the inputs of the q, k and v matrices, which have 16 bits. INT8X2: activations
+ * as two bytes per value everywhere. */
 typedef enum llm_precision {
-    LLM_PRECISION_AUTO,
+    LLM_PRECISION_AUTO, /* chosen by measurement at the first load */
     LLM_F32,
     LLM_BF16,
     LLM_INT8,
     LLM_INT8X2,
     LLM_PRECISIONS
 } llm_precision;
-/* As SET precision spells it. */
-const char *llm_precision_name(llm_precision precision);
+const char *llm_precision_name(llm_precision precision); /* as written in SET precision */
+
 typedef enum llm_format { LLM_FORMAT_AUTO, LLM_FORMAT_CHAT, LLM_FORMAT_COMPLETION } llm_format;
 
+/* STREAMING: a token attends to the first `sink_tokens` and the last `window_tokens` tokens only
+ * (StreamingLLM, Xiao et al., arXiv 2309.17453). */
 typedef enum llm_attention { LLM_ATTENTION_FULL, LLM_ATTENTION_STREAMING } llm_attention;
+
+/* The number format of keys and values in KV blocks. */
 typedef enum llm_kv_dtype { LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8, LLM_KV_DTYPES } llm_kv_dtype;
-const char *llm_kv_dtype_name(llm_kv_dtype dtype); /* as SET kv_dtype spells it */
+const char *llm_kv_dtype_name(llm_kv_dtype dtype); /* as written in SET kv_dtype */
 
 typedef struct llm_engine_options {
-    const char *path; /* a .gguf file, or "test:hash" (DESIGN 5) where the build has it */
+    const char *path; /* a .gguf file, or "test:hash" in builds that have it */
     int threads;      /* 0: one per usable core */
     llm_precision precision;
-    const char *device; /* "auto", "cpu", "cuda:0"; NULL is "auto" */
+    const char *device; /* "auto", "cpu", "cuda:0"; NULL: "auto" */
     llm_attention attention;
-    int sink_tokens, window_tokens; /* streaming attention only */
+    int sink_tokens, window_tokens; /* for LLM_ATTENTION_STREAMING */
     llm_kv_dtype kv_dtype;
-    /* where the side file (rates, precision, format, probe) lives; NULL: none is read or written */
-    const char *cache_dir;
-    bool load_now; /* read the weights at once, even where what the last load found is on record */
-    const atomic_bool *cancel; /* looked at while the file is read; NULL: nobody cancels */
+    const char *cache_dir; /* directory of the side files (measured facts); NULL: not used */
+    bool load_now;         /* read the weights now, even if a side file has the load's results */
+    const atomic_bool *cancel; /* polled while the file is read; NULL: cannot be cancelled */
 } llm_engine_options;
 
-/* Facts about an open engine; strings live as long as it does. */
+/* Facts about an open engine. Strings live as long as the engine. */
 typedef struct llm_model_info {
     const char *path, *name, *architecture;
-    const char *device; /* "cpu (AVX-512)", "cuda:0 NVIDIA …" */
-    /* one clause: why 'auto' took no better device; NULL: it did, or was not asked */
-    const char *device_reason;
-    const char *precision;                         /* llm_precision_name */
-    const char *precision_reason;                  /* one clause: why this one */
-    const char *chat_family;                       /* "chatml", "llama3", …, or "none" */
-    llm_format default_format;                     /* what LLM_FORMAT_AUTO means for this model */
-    uint64_t parameters, file_bytes, weight_bytes; /* weight_bytes: packed, resident */
+    const char *device;           /* "cpu (AVX-512)", "cuda:0 NVIDIA …" */
+    const char *device_reason;    /* a clause: why "auto" did not use the first device; or NULL */
+    const char *precision;        /* llm_precision_name of the precision in use */
+    const char *precision_reason; /* a clause: why this precision */
+    const char *chat_family;      /* "chatml", "llama3", …; "none": no known chat template */
+    llm_format default_format;    /* what LLM_FORMAT_AUTO means for this model */
+    uint64_t parameters;
+    uint64_t file_bytes, weight_bytes; /* of the file; of the packed weights in memory */
     int layers, width, heads, kv_heads, head_dim, ffn, vocab, context;
     size_t kv_bytes_per_token;
     int kv_block_tokens;
-    /* What a session takes for KV where its options do not say: on the device; and in host memory,
-     * for blocks that leave a device with memory of its own (else 0). */
-    size_t kv_memory_bytes, kv_host_bytes;
-    llm_attention attention;        /* streaming: prompts may be longer than the context */
+    size_t kv_memory_bytes; /* a session's default KV memory on the device */
+    size_t kv_host_bytes;   /* and in host memory, for blocks that leave the device; 0 on the CPU */
+    llm_attention attention;
     int sink_tokens, window_tokens; /* 0 without streaming */
     llm_kv_dtype kv_dtype;
     int threads;
-    hash128 weights;                    /* of all bytes of the file */
-    hash128 fingerprint;                /* identity of KV blocks and answers (ENGINE 3) */
-    double prefill_tok_s, decode_tok_s; /* measured on this machine; 0 when not yet measured */
-    double load_ms; /* of opening; sessions add what the weights took (llm_figures) */
+    hash128 weights;     /* of all bytes of the file */
+    hash128 fingerprint; /* of all that determines bits: file, precision, libraries, KV type */
+    double prefill_tok_s, decode_tok_s; /* measured on this machine; 0: not yet measured */
+    double load_ms; /* time of opening; reading the weights is in llm_figures.load_ms */
 } llm_model_info;
 
-/* Opens a model; ERR_IO, ERR_CORRUPT (the file, with what is wrong), ERR_UNSUPPORTED (names the
- * architecture or type). */
+/* Opens a model. ERR_IO; ERR_CORRUPT: the file is damaged; ERR_UNSUPPORTED: the message names the
+ * architecture, type or device. */
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e);
 void llm_engine_close(llm_engine *engine); /* NULL is fine */
 const llm_model_info *llm_engine_info(const llm_engine *engine);
-/* The same for longer than the engine is open: texts are copied into `mem`. */
+/* A copy of the facts with its strings in `mem`, so that they outlive the engine. */
 void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out);
-/* Opening may believe what the last load on this machine found out, and leave the
- * weights unread until a session runs a pass. If they then compute otherwise,
- * that llm_step fails with ERR_MODEL before any answer, and the engine is
- * outdated: its fingerprint is of the past, one opened anew is right. Any thread. */
-bool llm_engine_outdated(const llm_engine *engine);
 
-/* Whether an engine opened anew by its path would be of the same files, with the same bytes. It may
- * read them. Any thread. */
+/* True once a load or a pass found that the file, or what it computes on this machine, is not what
+ * the side file recorded. The llm_step that finds it fails with ERR_MODEL before it returns an
+ * answer. The engine's fingerprint is then wrong: close it and open a new one. Thread-safe. */
+bool llm_engine_outdated(const llm_engine *engine);
+/* Whether opening the engine's path now would give the same files with the same bytes. May read the
+ * files. Thread-safe. */
 bool llm_engine_is_current(const llm_engine *engine);
 
-/* How user text is wrapped. `before` and `after` stand around the body and may
- * hold control tokens; an answer literal follows `after` with `answer_lead` in
- * front; a shared head ends where the first row's field starts. */
+/* How a prompt's text is wrapped. `before` and `after` enclose the prompt's body and may hold
+ * control tokens. An answer literal follows `after`, with `answer_lead` between the two. */
 typedef struct llm_template {
     const char *name;  /* "completion", "chatml", … */
     str before, after; /* completion: "" and "answer:" */
@@ -112,15 +118,14 @@ typedef struct llm_template {
     bool chat;
 } llm_template;
 
-/* The template for a format (AUTO: the model's default; CHAT of a family unknown to us:
- * completion). Never NULL. */
+/* The template of a format. AUTO: the model's default_format. CHAT: completion, if the model's chat
+ * family is unknown. Never NULL. */
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format);
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
 typedef enum llm_span_kind {
-    /* ours: control tokens in the text are control tokens; BOS is added where it is the first */
-    LLM_SPAN_TEMPLATE,
+    LLM_SPAN_TEMPLATE, /* text of a template: its control tokens are parsed */
     LLM_SPAN_INSTRUCTION,
     LLM_SPAN_EXAMPLE,
     LLM_SPAN_NAME, /* "review:" */
@@ -129,38 +134,38 @@ typedef enum llm_span_kind {
 
 typedef struct llm_span llm_span;
 
-/* Tokenizes `text` as one segment (ENGINE 5). All kinds but TEMPLATE take control tokens as plain
- * text (DESIGN 2.4). Thread-safe. Never NULL. The first span of a request should be a TEMPLATE (its
- * text may be ""): it carries BOS. SentencePiece's space in front of a prompt's first text is added
- * by llm_submit: not in these tokens. */
+/* Tokenizes `text` by itself. Only in a TEMPLATE are control tokens recognized; in other kinds
+ * their names are plain text, so that data cannot forge them. The first span of a request should be
+ * a TEMPLATE, which may be empty: BOS is added there. Never NULL. Thread-safe. SentencePiece's
+ * space before the first text of a prompt is not in the tokens; llm_submit adds it. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
-/* The same in `mem` (one thread at a time): it lives as long as that, which must outlast the
- * requests it is in, and whoever makes it does not release it. */
+/* The same, allocated in `mem`, which must outlive the requests that use the span; the maker does
+ * not release it. One thread at a time per arena. */
 llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
 const llm_token *llm_span_tokens(const llm_span *span, size_t *count);
 
-/* Whole-string tokenization, as `llama-tokenize` would: for vectors, tests and `.tokens`.
- * Malloc'ed, free() it. */
+/* Tokenizes a whole text, as `llama-tokenize` does. The caller frees the result. */
 llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool parse_special,
                         size_t *count);
-/* Appends the bytes of tokens; control tokens print as their names only when `special`. */
+/* Appends the text of the tokens; the names of control tokens only with `special`. */
 void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special,
                     buf *out);
 
 /* ---- constraints ----------------------------------------------------------------------------- */
 
+/* CHOICE: one of a list of literals. */
 typedef enum llm_guide_kind { LLM_GUIDE_CHOICE, LLM_GUIDE_INTEGER, LLM_GUIDE_REAL } llm_guide_kind;
 typedef struct llm_guide llm_guide;
 
-/* Compiles a constraint for answers after a template (its answer_lead and its end token: DIALECT 2,
- * ENGINE 4). CHOICE: `literals`, in order, at least one, distinct. NULL and *e on failure. */
+/* Compiles a constraint for answers that follow the template `after`. CHOICE: `count` >= 1 distinct
+ * literals; their order decides ties. NULL with *e set on failure. */
 llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const str *literals,
                          int count, const llm_template *after, err *e);
 llm_guide *llm_guide_retain(llm_guide *guide);
 void llm_guide_release(llm_guide *guide);
-/* The identity of the constraint, for answer keys. */
+/* A hash of kind, literals and template: part of the key of a stored answer. */
 hash128 llm_guide_key(const llm_guide *guide);
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -171,126 +176,125 @@ typedef struct llm_sampling {
     float temperature;  /* 0: greedy */
     float top_p, min_p; /* 1 and 0: off */
     int top_k;          /* 0: off */
-    uint64_t seed;      /* mixed with the prompt's tokens, never with the batch */
+    uint64_t seed;      /* combined with a hash of the prompt's tokens */
 } llm_sampling;
 
+/* STOP: an end token or stop text; LENGTH: max_tokens; CHOICE: the guide was completed. */
 typedef enum llm_finish { LLM_FINISH_STOP, LLM_FINISH_LENGTH, LLM_FINISH_CHOICE } llm_finish;
 
 typedef struct llm_request {
-    uint64_t tag; /* comes back in the event */
+    uint64_t tag; /* returned in the event */
     llm_span *const *spans;
     int nspans;
-    int head_tokens; /* of its first spans, which all prompts of its kind have: counted apart */
-    /* [nspans] of values that the question names, which truncation leaves out last; NULL: none */
-    const bool *named;
+    int head_tokens;           /* for llm_figures: tokens of the head that all such prompts share */
+    const bool *named;         /* [nspans] values that truncation removes last; NULL: none */
     llm_guide *guide;          /* NULL: free text */
-    const llm_template *after; /* decides the stop rule; NULL: completion */
-    int max_tokens;            /* free text only */
+    const llm_template *after; /* the stop rule; NULL: completion, whose answers end at a newline */
+    int max_tokens;            /* free text: the limit; 0: 32 */
     llm_sampling sampling;
-    const str *stop; /* more texts that end an answer */
+    const str *stop; /* texts that end an answer, besides the template's */
     int nstop;
-    /* its prompt's beginning will be asked about again:
-     * its KV stays while there is room (LLM_REUSE_TREE) */
-    bool keep;
+    bool keep; /* LLM_REUSE_TREE: keep the prompt's KV after the answer while there is room */
 } llm_request;
 
 typedef struct llm_event {
     uint64_t tag;
-    /* the answer without lead, stop and surrounding space; valid until the next llm_step */
-    str text;
-    int choice;  /* index of the literal, or -1 */
-    double prob; /* DIALECT 2; NAN for free text */
+    str text;    /* the answer, without lead, stop text and surrounding space */
+    int choice;  /* index of the literal; -1: not a CHOICE */
+    double prob; /* probability of the answer among the allowed ones; NaN: free text */
     llm_finish finish;
-    bool shortened; /* fields were left out of the prompt (options.truncate) */
+    bool shortened; /* fields were removed from the prompt (options.truncate) */
     int prompt_tokens, reused_tokens, computed_tokens, output_tokens;
-    /* only with options.keep_logits: the LLM_TOP_LOGITS likeliest of the last prompt token */
+    /* options.keep_logits: the LLM_TOP_LOGITS largest logits after the prompt, with their tokens */
     const float *top_logits;
     const llm_token *top_tokens;
-} llm_event;
+} llm_event; /* pointers are valid until the next llm_step */
 
 enum { LLM_TOP_LOGITS = 10, LLM_BLOCK_TOKENS = 32 };
 
-/* One KV block's identity: what a store must compare before it believes a value (DESIGN 2.5). */
+/* The identity of a KV block. A store compares all of it but the last three members before it
+ * returns a block. */
 typedef struct llm_kv_id {
-    hash128 fingerprint, parent, key; /* key chains (fingerprint, parent, tokens) */
+    hash128 fingerprint;
+    hash128 parent; /* key of the block before it; the fingerprint for the first */
+    hash128 key;    /* hash of (parent, tokens) */
     llm_token tokens[LLM_BLOCK_TOKENS];
-    int depth;      /* blocks above it */
-    int fanout;     /* prompts of this session that pass through it */
-    double cost_ms; /* to compute it again */
+    int depth;      /* index of the block in its prompt */
+    int fanout;     /* number of this session's prompts that contain it */
+    double cost_ms; /* time to compute it */
 } llm_kv_id;
 
-/* Where full KV blocks come from and go to. `get` copies `bytes` bytes and returns true, or returns
- * false; it is called on the session's thread and, for blocks read ahead, on another, also while
- * the session's thread is in `get` or `put`. The others are called on the session's thread. */
+/* A store of full KV blocks, supplied by the caller. `get` and `prefetch` may be NULL, as may
+ * `put`. All are called on the session's thread, but `get` also on the loader's thread, possibly
+ * while the session's thread is in `get` or `put`. */
 typedef struct llm_kv_store {
     void *ctx;
+    /* Copies the block's `bytes` bytes to `kv`; false: the store does not have it. */
     bool (*get)(void *ctx, const llm_kv_id *id, void *kv, size_t bytes);
     void (*put)(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes);
-    /* Is it there? Then a get will come soon. NULL: nothing is read ahead. */
+    /* Whether the store has the block; true announces a get. NULL: no block is read ahead. */
     bool (*prefetch)(void *ctx, const llm_kv_id *id);
-    bool keep_all; /* false: offer only blocks that at least two prompts share */
+    bool keep_all; /* put all full blocks; false: only those that two prompts or more share */
 } llm_kv_store;
 
+/* Which prompts share KV, and in which order they are computed. */
 typedef enum llm_reuse {
-    LLM_REUSE_TREE, /* the queue is seen in advance, depth first, every node once */
-    /* as submitted, `window` requests seen at a time, blocks evicted first in first out */
-    LLM_REUSE_FIFO,
-    LLM_REUSE_NONE /* every prompt computed whole */
+    LLM_REUSE_TREE, /* all of the queue is known; depth first, every node of the tree once */
+    LLM_REUSE_FIFO, /* as submitted, `window` requests known; the oldest blocks are evicted first */
+    LLM_REUSE_NONE  /* every prompt is computed whole */
 } llm_reuse;
 
 typedef struct llm_session_options {
-    /* 0: as the model's info says. Host memory is used where
-     * the info says that it is of use; less than a block: none. */
-    size_t kv_memory_bytes, kv_host_bytes;
+    size_t kv_memory_bytes; /* KV memory on the device; 0: llm_model_info's */
+    size_t kv_host_bytes;   /* and in host memory, where the device uses it; 0: llm_model_info's */
     llm_reuse reuse;
-    int window;      /* requests the scheduler sees at a time; 0: all (TREE), 64 (FIFO, NONE) */
-    int max_batch;   /* sequences decoded together; 0: as many as suit the device */
-    int pass_tokens; /* new tokens of one prefill pass; 0: as many as suit the device */
-    bool keep_logits;
-    /* run the schedule without the model: every answer
-     * is empty, the statistics are exact for prompts */
-    bool count_only;
-    /* compute, and offer to the store, what prompts share (with
-     * store.keep_all: all of them); every answer is empty */
-    bool warm_only;
-    /* leave whole fields, the longest first, out of prompts over the context instead of failing;
-     * never the only one */
-    bool truncate;
+    int window;       /* requests known to the scheduler; 0: all (TREE) or 64 (FIFO, NONE) */
+    int max_batch;    /* sequences decoded at the same time; 0: the backend's */
+    int pass_tokens;  /* new prompt tokens of a pass; 0: as the device and Ctrl-C's latency allow */
+    bool keep_logits; /* fill llm_event.top_logits */
+    bool count_only;  /* schedule without running the model: empty answers, exact statistics */
+    bool warm_only;   /* compute and store shared prefixes (store.keep_all: all): empty answers */
+    bool truncate;    /* remove whole fields, longest first, from prompts that exceed the context */
     llm_kv_store store;
-    const atomic_bool *cancel; /* looked at once per pass, and while the weights are read */
+    const atomic_bool *cancel; /* polled once per pass, and while weights are read; or NULL */
 } llm_session_options;
 
-/* KV memory that a session holds, and the sequences in it. */
+/* KV memory of a session, in bytes. */
 typedef struct llm_memory {
-    size_t kv_bytes, kv_budget_bytes; /* on the device */
-    size_t kv_host_bytes, kv_host_budget_bytes;
-    size_t kv_peak_bytes; /* on both at once */
+    size_t kv_bytes, kv_budget_bytes;           /* on the device: in use, and the limit */
+    size_t kv_host_bytes, kv_host_budget_bytes; /* in host memory */
+    size_t kv_peak_bytes;                       /* the most in use so far, on both together */
     int live_sequences;
 } llm_memory;
 
+/* ERR_LIMIT: kv_memory is too small for this model. */
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e);
-void llm_session_free(llm_session *session); /* NULL is fine; drops what is queued */
-/* Queues one request. ERR_LIMIT: the prompt is longer than the context, or does not fit the KV
- * budget; the message names the tokens. All arguments are copied or retained. */
+void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered requests */
+/* Queues a request; its arguments are copied or retained. ERR_LIMIT: the prompt has no token, or
+ * with its answer exceeds the context or the KV memory; the message has the number of tokens. */
 int llm_submit(llm_session *session, const llm_request *request, err *e);
-/* Runs one pass of the model and returns up to `capacity` finished answers; *count = 0 with work
- * left is normal. *idle: nothing is queued, live or waiting to be handed out. ERR_CANCELLED:
- * finished answers stay available, the rest is dropped. */
+/* Runs at most one pass of the model and returns up to `capacity` finished answers in
+ * `events`; *count may be 0 while work is left. *idle: no request is queued, live, or
+ * finished and not yet returned. ERR_CANCELLED: unanswered requests were dropped; finished
+ * answers are still returned. */
 int llm_step(llm_session *session, llm_event *events, int capacity, int *count, bool *idle, err *e);
+/* The session's counters so far (base.h). */
 void llm_session_figures(const llm_session *session, llm_figures *out);
 void llm_session_memory(const llm_session *session, llm_memory *out);
 
-/* Log-probabilities [vocab] of the token after `tokens`
- * (BOS not added), through the same path as answers. */
+/* Fills out[vocab] with the log-probabilities of the token after tokens[count], computed as answers
+ * are. BOS is not added. */
 int llm_logprobs(llm_session *session, const llm_token *tokens, size_t count, float *out, err *e);
 
-/* Names of the widest shared prefixes, for views: fills up to `capacity` entries, widest first;
- * text is of the prefix's end, cut to 200 bytes, valid until the next call. */
+/* A shared prefix, for the live view. */
 typedef struct llm_prefix {
-    str text;
-    int tokens, fanout, done;
+    str text;   /* the last 200 bytes of the prefix; valid until the next call */
+    int tokens; /* length of the prefix */
+    int fanout; /* prompts that begin with it */
+    int done;   /* of these, answered */
 } llm_prefix;
+/* Fills out with up to `capacity` prefixes, largest fanout first. Returns their number. */
 int llm_session_prefixes(llm_session *session, llm_prefix *out, int capacity);
 
 #endif

@@ -1,11 +1,10 @@
 /*
- * test_hash.c - the backend "test:hash" (DESIGN 5): answers without a model, for golden sessions.
+ * test_hash.c - the backend "test:hash": answers without a model, for tests.
  *
- * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so that
- * it depends on what is asked and never on field order, batch or cache. Tokens are runs of up to
- * three bytes of a word, so that they can be turned back into text; scheduling, reuse and
- * statistics are those of a real model. "test:hash:slow" sleeps 20 ms an answer, so that a test can
- * interrupt it.
+ * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so it
+ * does not depend on the order of fields, on the batch or on the cache. Tokens are runs of up to
+ * three bytes of a word and can be decoded to text; scheduling, reuse and statistics are those of a
+ * real model. "test:hash:slow" sleeps 20 ms per answer, so that a test can interrupt it.
  */
 #ifdef KVASIR_TEST_MODELS
 #include <stdlib.h>
@@ -14,8 +13,9 @@
 
 #include "engine/engine_int.h"
 #include "engine/guide_int.h"
+#include "storage/containers.h"
 
-/* A token is its bytes: count in bits 24.., then up to three bytes. 1 is BOS. */
+/* A token is its text: the number of bytes in bits 24.., up to three bytes below. 1 is BOS. */
 enum {
     TEST_PIECE = 3,
     TEST_BOS = 1,
@@ -36,7 +36,7 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->default_format = LLM_FORMAT_COMPLETION;
     info->vocab = TEST_VOCAB;
     info->context = TEST_CONTEXT;
-    info->attention = options->attention; /* no answer depends on these */
+    info->attention = options->attention; /* shown, without effect on answers, as the next three */
     info->sink_tokens = options->sink_tokens;
     info->window_tokens = options->window_tokens;
     info->kv_dtype = options->kv_dtype;
@@ -59,7 +59,8 @@ static int byte_class(char c) {
     return letter ? 1 : u >= '0' && u <= '9' ? 2 : u == '\n' ? 3 : u == ' ' ? 4 : 5;
 }
 
-/* A space joins the word behind it; digits, newlines and punctuation stand alone. */
+/* A space belongs to the word after it; a digit, newline or punctuation mark is a token of
+ * its own. */
 static size_t piece_length(const char *p, size_t n) {
     size_t len = 1;
     int kind = byte_class(p[0]);
@@ -80,11 +81,7 @@ static void test_encode(const llm_engine *engine, str text, bool parse_special, 
         llm_token token = (llm_token)(len << 24);
         for (size_t i = 0; i < len; i++)
             token |= (llm_token)(unsigned char)text.p[at + i] << (8 * i);
-        if (*count == *cap) {
-            *cap = *cap > 0 ? *cap * 2 : 32;
-            *out = mem_realloc(*out, *cap * sizeof(llm_token));
-        }
-        (*out)[(*count)++] = token;
+        ARRAY_PUSH(*out, *count, *cap, token);
         at += len;
     }
 }
@@ -109,7 +106,7 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : str_compare(x->value, y->value);
 }
 
-/* Lines of the examples count whatever their order: a statement's field order moves them, too. */
+/* Independent of the order of the lines: the field order changes it in the examples too. */
 static uint64_t lines_hash(str text) {
     uint64_t sum = 0;
     while (text.n > 0) {
@@ -189,5 +186,5 @@ const llm_backend backend_test = {
     .answer = test_answer,
 };
 #else
-typedef int test_hash_is_not_built; /* ISO C wants a declaration */
+typedef int test_hash_is_not_built; /* ISO C requires a declaration in a file */
 #endif

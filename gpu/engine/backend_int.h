@@ -1,19 +1,18 @@
 /*
- * backend_int.h - what runs a pass of the model: a table of functions, one per device (cpu, test,
- * later cuda, remote).
+ * backend_int.h - the interface of a backend: a table of functions that run passes of the model on
+ * a device (cpu, cuda, or test:hash, which has no model).
  *
- * A pass is plain data: rows (one new token each), where their KV goes, and the logits wanted. The
- * scheduler fills it, a backend executes it; neither knows the other's insides. KV is paged:
- * LLM_BLOCK_TOKENS positions a block; a row's block table lists the blocks of positions 0, 32, 64,
- * … up to its own.
+ * A pass is plain data: rows (one new token each), the blocks their KV goes to, and the logits
+ * wanted. The scheduler fills it, a backend runs it. KV is paged in blocks of LLM_BLOCK_TOKENS
+ * positions; a row's block table lists the blocks of positions 0, 32, 64, … up to its own.
  *
- *   row        token t at position p, table [b0 b1 b2 …]   keys 0..p of the table are visible to it
- *   copies     before attention, in order: the first n slots of block `from` -> block `to`, where
- *              prompts branch inside a block
- *   wants      logits after a row: the listed ids, or the whole vocabulary
+ *   row        token t at position p, table [b0 b1 b2 …]: attends to keys 0..p of the table
+ *   copies     before attention, in order: the first n positions of block `from` -> block `to`, for
+ *              prompts that branch inside a block
+ *   wants      logits after a row: of the listed ids, or of the whole vocabulary
  *
- * Invariant: the bits of a row's KV and logits depend on its path's tokens alone, never on the
- * other rows.
+ * Invariant: the bits of a row's KV and logits depend on the tokens of its path alone, not on the
+ * other rows of the pass.
  */
 #ifndef KVASIR_BACKEND_INT_H
 #define KVASIR_BACKEND_INT_H
@@ -36,32 +35,31 @@ typedef struct pass_want {
     const llm_token *ids; /* NULL: the whole vocabulary */
     int count;            /* ids, or the vocabulary's size */
     float *logits;        /* [count], filled by the backend */
-    /* top > 0 (ids NULL, top <= PASS_TOP): instead of all, logits[top] are the largest, largest
-     * first, ties to the lower id; top_ids[top] their tokens. */
+    /* top > 0 (ids NULL, top <= PASS_TOP): logits[top] are the largest ones only, in descending
+     * order, ties by ascending id; top_ids[top] are their tokens. */
     int top;
     llm_token *top_ids;
-    /* > 0, of backends that draw: top <= PASS_DRAW, and `total` is the weight of the whole
-     * vocabulary (sample_weight_int.h). */
+    /* temperature > 0 (backends with `draws`; top <= PASS_DRAW): `total` is set to the weight of
+     * the whole vocabulary (sample_weight_int.h). */
     float temperature;
     uint64_t total;
 } pass_want;
 
 enum { PASS_TOP = 16, PASS_DRAW = 64 };
-enum { KV_PAGES = 64 }; /* of kv_page */
+enum { KV_PAGES = 64 }; /* number of pages of llm_backend.kv_page */
 
 typedef struct pass {
-    pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by
-                       runs of rows */
+    pass_row *rows; /* in the order of the prefix tree: consecutive rows share blocks */
     int nrows;
     pass_copy *copies;
     int ncopies;
     pass_want *wants; /* by ascending row; a row may have several */
     int nwants;
-    int32_t *next; /* blocks that the next pass will probably read, the first needed first */
+    int32_t *next; /* blocks that the next pass will probably read, in that order */
     int nnext;
 } pass;
 
-/* A prompt as a backend without logits sees it (test:hash, remote). */
+/* A request to a backend that returns whole answers instead of logits (test:hash). */
 typedef struct backend_question {
     llm_span *const *spans;
     int nspans;
@@ -70,55 +68,56 @@ typedef struct backend_question {
 } backend_question;
 
 typedef struct backend_answer {
-    int choice; /* index of the literal, or -1: `text` */
+    int choice; /* index of the literal; -1: the answer is the text */
     double prob;
     int tokens;
-    bool ended; /* by max_tokens */
+    bool ended; /* cut off by max_tokens */
 } backend_answer;
 
-/* How large a session's work is. */
+/* What a session needs of the backend. */
 typedef struct work_size {
-    int blocks;        /* of KV */
-    int device_blocks; /* of them on the device, at most: fewer where info.kv_host_bytes > 0 */
-    int likely_blocks; /* so many may do: what is asked for at once */
-    int rows;          /* of a pass */
-    const atomic_bool *cancel; /* looked at while the weights are read; NULL: nobody cancels */
-    /* How often a block is wanted, by its prompts so far and far more by those not yet answered;
-     * -1: its content is nobody's. Any time on the session's thread; NULL: unknown. */
+    int blocks;        /* number of KV blocks, on the device and in host memory */
+    int device_blocks; /* the most on the device; less than `blocks` if info.kv_host_bytes > 0 */
+    int likely_blocks; /* estimate of the blocks needed: how many to allocate at first */
+    int rows;          /* the most rows of a pass */
+    const atomic_bool *cancel; /* polled while the weights are read; NULL: cannot be cancelled */
+    /* How often the prompts so far want the block, unanswered ones counting far more; -1: the block
+     * is free. Called on the session's thread; NULL: unknown. */
     int (*wanted)(const void *ctx, int32_t block);
-    /* How often the block was given out: what it held in an earlier life is nobody's. As
-     * `wanted`. */
+    /* How often the block was allocated: its content is void when this changes. As `wanted`. */
     uint32_t (*life)(const void *ctx, int32_t block);
     const void *ctx;
 } work_size;
 
 typedef struct llm_backend {
     const char *name;
-    /* What a session takes where its options do not say: new tokens of a pass, live sequences. */
-    int pass_tokens, max_batch;
-    bool draws; /* weighs the vocabulary itself, so that a draw needs the likeliest tokens alone */
+    int pass_tokens, max_batch; /* defaults of llm_session_options */
+    bool draws;                 /* supports pass_want.temperature */
     /* Fills engine->state and the facts in engine->info. */
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);
-    /* Tokens of a text, appended (tokenizer_encode's contract), and back. */
+    /* As tokenizer_encode and tokenizer_decode. */
     void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start,
                    llm_token **out, size_t *count, size_t *cap);
     void (*decode)(const llm_engine *engine, llm_token token, bool special, buf *out);
-    /* The mutable side of a session: its KV and work memory. */
+    /* A session's data: KV blocks and buffers. Loads the weights if they are not loaded yet. */
     int (*work_new)(llm_engine *engine, const work_size *size, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
+    /* Runs a pass: fills the wants' logits and the KV of the rows. NULL: see `answer`. */
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
+    /* Copy a block's bytes (info.kv_bytes_per_token * LLM_BLOCK_TOKENS) out and in. */
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
-    /* A page of a block's bytes that kv_send takes to a block without copying it first, once its
-     * last journey has ended; NULL: no memory. Called by the loader's thread (loader_int.h), `page`
-     * < KV_PAGES; kv_send by the session's. Both NULL where kv_write is as good. */
+    /* Pages of memory, each a block's bytes, from which the device reads without another copy; both
+     * NULL if kv_write is as fast. kv_page waits until the last transfer from the page has ended
+     * and returns its memory (NULL: there is none); it is called on the loader's thread, page <
+     * KV_PAGES. kv_send starts the transfer of a page to a block, on the session's thread. */
     void *(*kv_page)(llm_engine *engine, void *work, int page);
     void (*kv_send)(llm_engine *engine, void *work, int page, int32_t block);
-    /* What a session measured, for the next start
-     * (side_file.c); NULL: nothing is kept. Thread-safe. */
+    /* Records rates that a session measured (side_file.c); 0: not measured. NULL: none are
+     * recorded. Thread-safe. */
     void (*keep_rates)(llm_engine *engine, double prefill_tok_s, double decode_tok_s);
-    /* Instead of logits: the whole answer at once (NULL where `forward` gives logits). */
+    /* Returns a whole answer, for backends without `forward`. */
     void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out,
                    buf *text);
 } llm_backend;

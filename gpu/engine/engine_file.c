@@ -1,12 +1,11 @@
 /*
- * engine_file.c - what every backend that runs a file has alike: opening it, its tokens, its facts.
+ * engine_file.c - what backends that run a model file share: opening it, its facts, its tokenizer.
  *
- * Owns nothing of a device. Invariant: what is told here comes from the file alone.
+ * Invariant: everything here follows from the file, not from the device.
  */
 #include "engine_int.h"
 
-/* Small models follow examples better than a chat's
- * turns (DIALECT 3); the larger were tuned on turns. */
+/* Smaller models follow a completion prompt better than chat turns. */
 static const uint64_t CHAT_FROM_PARAMETERS = 1000000000;
 
 uint64_t engine_parameters(const gguf *file) {
@@ -21,8 +20,8 @@ uint64_t engine_parameters(const gguf *file) {
     return total;
 }
 
-/* Several models may be open, and what reads the keys knows none of their paths. */
-static int name_file(const char *path, err *e) {
+/* Puts the file's path before the message, which the readers of its parts do not know. */
+static int add_path(const char *path, err *e) {
     err why = *e;
     err_set(e, why.code, "'%s': %s", path, why.message);
     if (why.hint[0])
@@ -30,7 +29,7 @@ static int name_file(const char *path, err *e) {
     return (int)why.code;
 }
 
-/* Rows without a token are padding; a token without a row would be read from whatever lies behind. */
+/* Rows without a token are padding; a token without a row would be read out of bounds. */
 static int vocabulary_check(const llm_engine *engine, err *e) {
     int tokens = tokenizer_size(engine->tokenizer), rows = engine->config.vocab;
     if (tokens <= rows)
@@ -47,7 +46,7 @@ int engine_file_open(llm_engine *engine, const char *path, err *e) {
     code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
     code = code != 0 ? code : vocabulary_check(engine, e);
     if (code != 0)
-        return name_file(path, e);
+        return add_path(path, e);
     engine->bos = tokenizer_bos(engine->tokenizer);
     engine->eos = tokenizer_eos(engine->tokenizer);
     engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
@@ -66,15 +65,14 @@ int engine_file_check(llm_engine *engine, const hash128 *loaded, pool *threads, 
     if (engine->identity == NULL)
         return 0;
     bool same = loaded == NULL || hash128_equal(*loaded, identity_stamp(engine->file));
-    if (same && identity_holds(engine->identity, threads, loaded != NULL))
+    if (same && identity_unchanged(engine->identity, threads, loaded != NULL))
         return 0;
     if (pool_check(threads, e) != 0)
         return ERR_CANCELLED;
     atomic_store(&engine->outdated, true);
-    return err_set(e, ERR_MODEL,
-                   "'%s' is not the file any more that was opened: run the statement again, so "
-                   "that stored answers and new ones do not mix",
-                   engine->info.path);
+    err_set(e, ERR_MODEL, "'%s' changed after it was opened", engine->info.path);
+    err_hint(e, "run the statement again: it will use the new file for all answers");
+    return ERR_MODEL;
 }
 
 void engine_file_facts(llm_engine *engine) {

@@ -1,8 +1,8 @@
 /*
- * guide.c - compiling constraints (llm_guide_new) and deciding them from logits.
+ * guide.c - compiles constraints (llm_guide_new) and computes probabilities of answers from logits.
  *
- * Invariant: a guide is immutable and depends on (engine's tokenizer, kind, literals, template)
- * alone. Running the model over its segments is schedule.c's.
+ * Invariant: a guide is immutable and a function of (engine's tokenizer, kind, literals, template).
+ * schedule.c runs the model over its segments.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct literal_tokens {
     size_t count, cap;
 } literal_tokens;
 
-/* The template's last token, behind which the answer starts. */
+/* The last token of the template, or -1. */
 static llm_token template_end(const llm_engine *engine, const llm_template *after) {
     literal_tokens t = {0};
     engine_encode(engine, after->after, true, false, &t.ids, &t.count, &t.cap);
@@ -93,8 +93,8 @@ static void branch_fill(llm_guide *g, int node, int count) {
     g->nodes[node].branch = g->nbranches++;
 }
 
-/* The run of tokens that ends in branch `index`, from
- * the nearest branching node above (or the prompt). */
+/* Makes the segment that ends at branch `index` and starts after the nearest branching node above
+ * it, or after the prompt. */
 static void segment_fill(llm_guide *g, int index) {
     guide_branch *b = &g->branches[index];
     int count = 0, node = b->node;
@@ -115,7 +115,7 @@ static void segment_fill(llm_guide *g, int index) {
     b->segment = g->nsegments++;
 }
 
-/* Preorder over the nodes, so that a segment's parent comes before it. */
+/* The next node in preorder: a segment's parent comes before it. */
 static int node_next(const llm_guide *g, int node) {
     if (g->nodes[node].child >= 0)
         return g->nodes[node].child;
@@ -174,8 +174,8 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
         tree_insert(g, t[i].ids + common, t[i].count - common, i);
         if (!after->chat && memchr(g->literals[i].p, '\n', g->literals[i].n) != NULL) {
             code = err_set(e, ERR_UNSUPPORTED,
-                           "the answer '%.*s' has a line break, which ends an answer in "
-                           "completion format",
+                           "the answer '%.*s' has a line break, which in completion format ends "
+                           "the answer",
                            (int)BASE_MIN(g->literals[i].n, 60), g->literals[i].p);
         }
     }
@@ -189,8 +189,8 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The state after one more byte, or -1. A point counts as the digit that must follow it, so that a
- * limit on digits leaves room for one behind it. */
+/* The state after one more byte, or -1. A point counts as a digit instead of the first digit after
+ * it, so that the limit on digits always leaves room for that one. */
 static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at,
                        int *digits) {
     if (state == NUMBER_LEAD) {
@@ -223,7 +223,8 @@ static int by_digits(const void *a, const void *b) {
     return x->digits != y->digits ? x->digits - y->digits : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Runs a token's text through the automaton; lead must come whole within one token. */
+/* Whether a token's text is accepted from `state`, which must not be left in the middle of
+ * `lead`. */
 static bool number_token_fits(llm_guide_kind kind, int state, str text, str lead,
                               number_token *out) {
     size_t lead_at = 0;
@@ -257,7 +258,7 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
                           err *e) {
     g->first = after->answer_lead.n > 0 ? NUMBER_LEAD : NUMBER_START;
     if (engine->tokenizer == NULL)
-        return 0; /* a backend that answers whole */
+        return 0; /* a backend that returns whole answers */
     int vocab = tokenizer_size(engine->tokenizer);
     number_token *fit = mem_alloc(sizeof *fit * (size_t)vocab);
     buf text = {0};
@@ -278,11 +279,11 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     buf_free(&text);
     free(fit);
     for (int state = 0; state < NUMBER_STATES; state++) {
-        /* the most digits that come before a state without END; a point counts as one of them */
+        /* with the most digits there may be: only after a point must another token follow them */
         int digits = state == NUMBER_POINT ? GUIDE_MAX_DIGITS : 0;
         if (guide_allowed(g, (number_state)state, digits) == 0)
             return err_set(e, ERR_UNSUPPORTED,
-                           "this model's vocabulary has no digits to answer a number with");
+                           "this model's vocabulary has no tokens to write a number with");
     }
     return 0;
 }
@@ -359,7 +360,7 @@ static hash128 guide_identity(llm_guide_kind kind, const str *literals, int coun
 llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const str *literals,
                          int count, const llm_template *after, err *e) {
     if (kind == LLM_GUIDE_CHOICE && count < 1) {
-        err_set(e, ERR_BIND, "a choice needs at least one answer");
+        err_set(e, ERR_BIND, "a list of allowed answers needs at least one");
         return NULL;
     }
     llm_guide *g = mem_zalloc(sizeof *g);

@@ -1,21 +1,21 @@
 /*
- * guide_int.h - a compiled constraint: the literals' token tree, or the automaton of numbers over
- * the vocabulary.
+ * guide_int.h - a compiled constraint: the token tree of the literals, or an automaton of numbers
+ * over the vocabulary.
  *
- * CHOICE (DIALECT 2). Nodes lie in preorder, node 0 is the root, after `prefix` (what all literals
- * share, which joins the prompt):
+ * CHOICE. A tree of the literals' tokens. The tokens that all literals begin with are `prefix`,
+ * which is appended to the prompt; node 0, the root, comes after it:
  *
  *      root --" 1"--> A --END--> literal 0        branching nodes: root, A
  *                     A --"0"--> literal 1        ids of A: [END, "0"]
  *           --" 2"--> literal 2
  *
- * Only branching nodes (two continuations or more, END included) need logits; a chain of single
- * continuations has probability one. `segments` are the token runs that must pass through the model
- * to get them, parents first.
+ * Only branching nodes (two or more continuations, END included) need logits; a single continuation
+ * has probability 1. `segments` are the runs of tokens that the model must compute to get these
+ * logits, parents before children.
  *
- * INTEGER, REAL. A state is how far the text of the number has come; `states[s]` lists the tokens
- * that may follow, the state they lead to, and how many digits they add. END may follow once there
- * is a digit.
+ * INTEGER, REAL. A state is the part of the number that has been written (sign, digits, …);
+ * states[s] lists the tokens that may follow, the states they lead to, and the digits they add. END
+ * may follow a digit.
  */
 #ifndef KVASIR_GUIDE_INT_H
 #define KVASIR_GUIDE_INT_H
@@ -25,33 +25,33 @@
 enum { GUIDE_MAX_DIGITS = 18, GUIDE_END = -1 };
 
 typedef struct guide_node {
-    llm_token token;            /* that leads here; the root's means nothing */
-    int parent, child, sibling; /* -1: none */
-    int literal;                /* that ends here, or -1 */
+    llm_token token;            /* from the parent to this node; undefined for the root */
+    int parent, child, sibling; /* first child, next sibling; -1: none */
+    int literal;                /* the literal that ends here, or -1 */
     int branch;                 /* index into branches, or -1 */
 } guide_node;
 
-/* A node with several continuations: logits of `ids` decide. next[i] is a node, or GUIDE_END. */
+/* A branching node: its continuations are the tokens `ids`; next[i] is a node, or GUIDE_END. */
 typedef struct guide_branch {
     int node;
     int count;
     llm_token *ids;
     int *next;
-    int segment; /* its logits come after this segment's last token; -1: after the prompt's */
+    int segment; /* the segment after which the logits are taken; -1: after the prompt */
 } guide_branch;
 
-/* Tokens from one branching node (exclusive) to another (inclusive); parent -1: the prompt. */
+/* The tokens between two branching nodes, the second one's included. */
 typedef struct guide_segment {
-    int parent;
+    int parent; /* the segment before it; -1: the prompt */
     int count;
     llm_token *tokens;
-    int branch;
-    int children; /* segments below this one */
+    int branch;   /* the branch at its end */
+    int children; /* number of segments directly below it */
 } guide_segment;
 
 typedef enum number_state {
-    NUMBER_LEAD,  /* the answer's lead has not come yet */
-    NUMBER_START, /* lead seen (or none asked for) */
+    NUMBER_LEAD,  /* before the template's answer_lead */
+    NUMBER_START, /* after it, or where there is none */
     NUMBER_SIGN,
     NUMBER_DIGITS, /* may end */
     NUMBER_POINT,
@@ -61,9 +61,9 @@ typedef enum number_state {
 
 typedef struct guide_state {
     int count;
-    llm_token *ids;  /* ascending digits added, so that a limit on digits is a prefix of the list */
-    uint8_t *next;   /* number_state */
-    uint8_t *digits; /* that the token adds */
+    llm_token *ids;  /* by ascending digits, so a limit on digits allows a prefix of the list */
+    uint8_t *next;   /* the number_state after the token */
+    uint8_t *digits; /* the number of digits it adds */
     bool ends;       /* END is ids[0] */
 } guide_state;
 
@@ -72,8 +72,8 @@ struct llm_guide {
     llm_guide_kind kind;
     arena *mem;
     hash128 key;
-    llm_token end;
-    int count; /* literals */
+    llm_token end; /* END */
+    int count;     /* number of literals */
     str *literals;
     llm_token *prefix;
     int nprefix;
@@ -88,13 +88,12 @@ struct llm_guide {
     number_state first;
 };
 
-/* Log-probabilities of a branch's continuations: a softmax over logits[count], in double. */
+/* Fills log_prob[count] with the logarithm of the softmax of logits[count]. */
 void guide_softmax(const float *logits, int count, double *log_prob);
-/* The best literal, given for each branch its continuations'
- * log-probabilities; ties go to the first listed. */
+/* The literal of largest probability, given log_prob[branch][continuation], and its probability.
+ * Ties go to the first. */
 int guide_best(const llm_guide *guide, double *const *log_prob, double *prob);
-/* Of the tokens allowed in `state` with `digits` already
- * there, how many (a prefix of states[state].ids). */
+/* The number of tokens allowed in `state` after `digits` digits: a prefix of states[state].ids. */
 int guide_allowed(const llm_guide *guide, number_state state, int digits);
 
 #endif

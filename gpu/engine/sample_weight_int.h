@@ -1,11 +1,12 @@
 /*
- * sample_weight_int.h - what a logit weighs in a draw: a whole number, the same on the host and on a card.
+ * sample_weight_int.h - the weight of a logit in a draw: an integer, with the same value on the
+ * host and on a card.
  *
- *   weight = floor(2^44 * exp((logit - largest) / temperature))        the largest weighs 2^44
+ *   weight = floor(2^44 * exp((logit - largest) / temperature))        the largest has weight 2^44
  *
- * Only operations that round alike everywhere (compiled without contraction on both sides); sums of
- * weights are exact, so their order does not show. What weighs nothing is never drawn: less than
- * 2^-44 of the likeliest.
+ * Only operations with the same rounding on both are used, compiled without contraction. Sums of
+ * integers are exact in any order. A token with weight 0, less than 2^-44 of the likeliest, is
+ * never drawn.
  */
 #ifndef KVASIR_SAMPLE_WEIGHT_INT_H
 #define KVASIR_SAMPLE_WEIGHT_INT_H
@@ -20,7 +21,7 @@
 
 enum { SAMPLE_BITS = 44 };
 
-/* exp(r) to a unit in the last place or two, |r| <= ln(2) / 2: its series. */
+/* exp(r) for |r| <= ln(2) / 2, by its series: off by one or two units in the last place. */
 SAMPLE_BOTH double sample_exp(double r) {
     double sum = 1;
     for (int k = 13; k > 0; k--)
@@ -30,9 +31,9 @@ SAMPLE_BOTH double sample_exp(double r) {
 
 SAMPLE_BOTH uint64_t sample_weight(float logit, float largest, float temperature) {
     double x = ((double)logit - (double)largest) / (double)temperature;
-    if (!(x > -31)) /* less than 2^-44; also no number */
+    if (!(x > -31)) /* less than 2^-44, or NaN */
         return 0;
-    int n = (int)(x * 1.44269504088896338700 - 0.5); /* to the nearest: x <= 0 */
+    int n = (int)(x * 1.44269504088896338700 - 0.5); /* rounds to nearest: x <= 0 */
     double r =
         (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
     uint64_t mantissa = (uint64_t)(sample_exp(r) * 0x1p52); /* exp(x) = mantissa * 2^(n - 52) */

@@ -1,9 +1,9 @@
 /*
- * span.c - spans: reference-counted tokens of a text segment, and whole-string tokenization.
+ * span.c - spans (reference-counted tokens of a piece of text), and tokenization of whole texts.
  *
- * Invariant: a span never changes after llm_span_new, so threads may share it. The tokenizer itself
- * is tokenizer.c's (or the test backend's); BOS and a space in front are for the session to add,
- * which knows what comes first.
+ * Invariant: a span is immutable, so threads may share it. The backend's encode does the
+ * tokenization; the session, which knows a span's place in the prompt, adds BOS and SentencePiece's
+ * space prefix.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ bool engine_starts_after(const llm_engine *engine, llm_token last) {
     return engine->tokenizer != NULL && tokenizer_starts_after(engine->tokenizer, last);
 }
 
-/* In `mem`, or on the heap (NULL). A span in an arena keeps
- * its maker's reference for ever, so that nobody frees it. */
+/* mem NULL: on the heap. The reference of a span in an arena is not released, so its count does not
+ * reach 0 and it is not freed. */
 static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start,
                            arena *mem) {
     llm_token *tokens = NULL;
@@ -51,8 +51,7 @@ static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str tex
     return span;
 }
 
-/* A span does not know its place: as in the middle of a text. The session makes the first one
- * anew where the tokenizer puts a space in front (engine_span_behind). */
+/* Tokenized as in the middle of a text; engine_span_after adds a space prefix where it belongs. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
     return span_make(engine, kind, text, false, NULL);
 }
@@ -61,7 +60,7 @@ llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text
     return span_make(engine, kind, text, false, mem);
 }
 
-llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token last) {
+llm_span *engine_span_after(const llm_engine *engine, llm_span *span, llm_token last) {
     return span->text.n > 0 && engine_starts_after(engine, last)
                ? span_make(engine, span->kind, span->text, true, NULL)
                : llm_span_retain(span);

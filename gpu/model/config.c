@@ -1,10 +1,10 @@
 /*
  * config.c - reads a model's configuration from its GGUF file and checks that its tensors fit it.
  *
- * Adding an architecture is one row in `families` and, if it does something new, a field in
- * model_config. Invariant: what config_read accepts, a forward pass can run: all sizes are positive
- * and bounded, all tensors present, of the shape that their use needs. Mixtures of experts and
- * other architectures are refused by name.
+ * Adding an architecture is a row in `families` and, if it does something new, a field in
+ * model_config. Invariant: a forward pass can run every configuration that config_read accepts: all
+ * sizes are positive and bounded, all tensors are there with the shapes that it needs. Mixtures of
+ * experts and other architectures are refused by name.
  */
 #include "config_int.h"
 
@@ -19,11 +19,11 @@ typedef struct family {
     rope_pairing pairing;
     bool qkv_bias, qk_norm, fused;
     int norope_step;
-    /* gemma: the embedding times sqrt(n_embd), GELU; post_norm and windows from gemma2 on */
-    bool gemma, post_norm;
+    bool gemma;     /* embeddings multiplied by sqrt(n_embd); GELU */
+    bool post_norm; /* as the next two: see model_config */
     int window_period;
     bool window_first;
-    /* of files without these keys */
+    /* defaults for files without these keys */
     int window;
     double attn_softcap, final_softcap;
 } family;
@@ -79,13 +79,14 @@ static bool has_str(const reader *r, const char *name, str *out) {
     return gguf_get_str(r->g, key, out);
 }
 
-/* A count from 1 to `most`; `fallback` (if not 0) where the file has none. */
+/* Reads a count from 1 to `most`; `fallback`, if not 0, for a file without the key. */
 static int read_count(const reader *r, const char *name, int fallback, int most, int *out) {
     uint64_t v;
     if (!has_u64(r, name, &v)) {
         if (fallback == 0)
-            return err_set(r->e, ERR_CORRUPT, "the model file lacks %s.%s, or it is not one number",
-                           r->arch, name);
+            return err_set(r->e, ERR_CORRUPT,
+                           "the model file lacks %s.%s, or it is not a single number", r->arch,
+                           name);
         v = (uint64_t)fallback;
     }
     if (v == 0 || v > (uint64_t)most)
@@ -120,10 +121,14 @@ static int read_sizes(const reader *r, model_config *c) {
     uint64_t value_length;
     if (has_u64(r, "attention.value_length", &value_length) &&
         value_length != (uint64_t)c->head_dim)
-        return err_set(r->e, ERR_UNSUPPORTED, "the model's values are not as wide as its keys");
+        return err_set(r->e, ERR_UNSUPPORTED,
+                       "models whose values (%" PRIu64 ") and keys (%d) differ in length are not "
+                       "supported",
+                       value_length, c->head_dim);
     if (c->n_heads % c->n_kv_heads != 0 || c->head_dim % 2 != 0 || c->rope_dims % 2 != 0)
         return err_set(r->e, ERR_CORRUPT,
-                       "%d heads, %d of them with keys, %d wide, %d rotated: these do not divide",
+                       "%d heads are not a multiple of %d key heads, or a head's %d dimensions, %d "
+                       "of them rotated, are odd",
                        c->n_heads, c->n_kv_heads, c->head_dim, c->rope_dims);
     const gguf_tensor *embedding = gguf_find(r->g, "token_embd.weight");
     if (!embedding || embedding->dims[1] > INT32_MAX)
@@ -139,8 +144,8 @@ static int read_sizes(const reader *r, model_config *c) {
 
 static const char LONG_DIVISORS[] = "rope_factors_long.weight";
 
-/* Llama 3's divisors, or phi3's short ones (the long ones
- * would make short prompts depend on the context chosen). */
+/* Reads Llama 3's divisors, or phi3's short ones. Which of phi3's two sets applies would depend on
+ * the length of the context, and so would the bits of short prompts: the long set is not used. */
 static int read_divisors(const reader *r, model_config *c) {
     const gguf_tensor *t = gguf_find(r->g, "rope_freqs.weight");
     if (!t)
@@ -149,7 +154,7 @@ static int read_divisors(const reader *r, model_config *c) {
         return 0;
     if (t->type != GGUF_F32 || t->dims[0] != (uint64_t)c->rope_dims / 2 ||
         t->bytes != t->dims[0] * sizeof(float))
-        return err_set(r->e, ERR_CORRUPT, "%.*s has not one number for each rotated pair",
+        return err_set(r->e, ERR_CORRUPT, "%.*s does not have one f32 for each rotated pair",
                        (int)t->name.n, t->name.p);
     c->has_rope_divisors = true;
     model_tensor_rows(t, 0, 1, c->rope_divisors);
@@ -161,8 +166,8 @@ static int read_divisors(const reader *r, model_config *c) {
     return 0;
 }
 
-/* Phi3's converter writes two sets of divisors and no kind; others write a
- * factor (under an older name once) and no kind, which is linear. */
+/* The kind of scaling. Phi3's converter writes two sets of divisors and no kind, others a factor
+ * (formerly named scale_linear) and no kind, which means linear. */
 static void scaling_kind(const reader *r, str *kind, double *factor) {
     if (!has_f64(r, "rope.scaling.factor", factor))
         has_f64(r, "rope.scale_linear", factor);
@@ -188,8 +193,8 @@ static int read_scaling(const reader *r, model_config *c) {
     if (str_equal(kind, STR("longrope"))) {
         if (!trained || original < 1)
             return err_set(r->e, ERR_UNSUPPORTED,
-                           "positions scaled by \"longrope\" are supported as far as the short "
-                           "factors go, and the model file does not say how far "
+                           "\"longrope\" positions are supported up to the original context "
+                           "length, which the model file does not have "
                            "(rope.scaling.original_context_length)");
         c->context = original < c->context ? (int)original : c->context;
         return 0;
@@ -198,7 +203,7 @@ static int read_scaling(const reader *r, model_config *c) {
         return 0;
     if (factor <= 0)
         return err_set(r->e, ERR_CORRUPT,
-                       "the model file scales its positions by no factor (rope.scaling.factor)");
+                       "the model file has no positive scaling factor (rope.scaling.factor)");
     c->rope_factor = factor;
     if (str_equal(kind, STR("linear"))) {
         c->scaling = ROPE_LINEAR;
@@ -207,9 +212,9 @@ static int read_scaling(const reader *r, model_config *c) {
         has_f64(r, "rope.scaling.yarn_beta_fast", &c->yarn_beta_fast);
         has_f64(r, "rope.scaling.yarn_beta_slow", &c->yarn_beta_slow);
         if (original < 1 || c->yarn_beta_fast <= 0 || c->yarn_beta_slow <= 0)
-            return err_set(r->e, ERR_CORRUPT, "the model file's yarn settings are absurd");
+            return err_set(r->e, ERR_CORRUPT, "the model file's yarn settings are not positive");
     } else {
-        return err_set(r->e, ERR_UNSUPPORTED, "positions scaled by \"%.*s\" are not supported",
+        return err_set(r->e, ERR_UNSUPPORTED, "position scaling \"%.*s\" is not supported",
                        (int)BASE_MIN(kind.n, 40u), kind.p);
     }
     return 0;
@@ -221,9 +226,8 @@ static int read_positions(const reader *r, const family *f, model_config *c) {
     c->rope_theta = 10000;
     has_f64(r, "rope.freq_base", &c->rope_theta);
     if (c->rope_theta <= 1)
-        return err_set(r->e, ERR_CORRUPT, "%s.rope.freq_base is not over 1", r->arch);
-    /* gemma3's windowed layers keep the original base; the
-     * other models' windowed layers have the common one */
+        return err_set(r->e, ERR_CORRUPT, "%s.rope.freq_base is not above 1", r->arch);
+    /* windowed layers have the base of the others, except gemma3's */
     c->rope_theta_local = strcmp(f->arch, "gemma3") == 0 ? 10000 : c->rope_theta;
     uint64_t window = (uint64_t)f->window;
     has_u64(r, "attention.sliding_window", &window);
@@ -245,7 +249,7 @@ static void read_traits(const reader *r, const family *f, model_config *c) {
     if (f->gemma) {
         c->embd_scale = sqrtf((float)c->n_embd);
         c->activation = FFN_GELU_TANH;
-        /* The 27B models alone scale by the width per head, which their files do not say. */
+        /* only the 27B models scale by the width per head, and their files do not have it */
         bool big = (strcmp(f->arch, "gemma2") == 0 && c->n_layers == 46) ||
                    (strcmp(f->arch, "gemma3") == 0 && c->n_layers == 62);
         if (big)
@@ -283,8 +287,7 @@ void model_tensor_rows(const gguf_tensor *t, uint64_t first, uint64_t rows, floa
     q->dequantize((const uint8_t *)t->data + (size_t)first * row_bytes, out, width * (size_t)rows);
 }
 
-/* What a layer reads; rows 1 is a vector. Sizes are read
- * after the configuration, so they stand as letters. */
+/* A tensor that the model must have if `wanted`; rows = 1: a vector. */
 typedef struct needed {
     const char *name;
     int64_t columns, rows;
@@ -412,14 +415,14 @@ int config_layer_window(const model_config *c, int layer) {
     return windowed ? c->window : 0;
 }
 
-/* The dimension (as a real number) whose wave turns `turns` times within the trained context. */
+/* The dimension, as a real number, that rotates `turns` times within the trained context. */
 static double yarn_dimension(const model_config *c, double theta, double turns) {
     const double tau = 6.283185307179586;
     return c->rope_dims * log(c->yarn_context / (turns * tau)) / (2 * log(theta));
 }
 
-/* How much of pair i keeps its trained frequency: 1 for fast waves, 0 for those longer than the
- * context (YaRN, arXiv 2309.00071, section 3.2). */
+/* The share of pair i's trained frequency that is kept: 1 for high frequencies, 0 for wavelengths
+ * over the context (YaRN, arXiv 2309.00071, section 3.2). */
 static double yarn_kept(const model_config *c, double theta, int i) {
     double low = fmax(0, floor(yarn_dimension(c, theta, c->yarn_beta_fast)));
     double high = fmin(c->rope_dims - 1, ceil(yarn_dimension(c, theta, c->yarn_beta_slow)));
@@ -434,8 +437,7 @@ void config_rope_frequencies(const model_config *c, int layer, float *out) {
         double f = pow(theta, -2.0 * i / c->rope_dims);
         if (c->has_rope_divisors)
             f /= (double)c->rope_divisors[i];
-        /* A layer with its own base was trained on that base alone: the stretching is not for it.
-         */
+        /* a layer with its own base was trained without scaling */
         if (c->scaling == ROPE_LINEAR && !local)
             f /= c->rope_factor;
         if (c->scaling == ROPE_YARN && !local) {

@@ -1,11 +1,11 @@
 /*
- * config_int.h - what a GGUF file says about its model: shapes, positions, and the ways
- * architectures differ.
+ * config_int.h - a model's configuration, from its GGUF file: sizes, positions, and the differences
+ * between architectures.
  *
- * Read once, plain data, immutable; pointers in it point into the mapped file. Every difference
- * between architectures is a field here, so that a forward pass asks for `pairing` or `qk_norm`,
- * never for an architecture's name. config_read checks that all tensors a forward pass reads exist
- * with the shapes below: after it, model_tensor cannot fail. Weights are [N, K] row-major (dims {K,
+ * Plain data, immutable; pointers point into the mapped file. Every difference between
+ * architectures is a field, so that a forward pass tests `pairing` or `qk_norm`, not an
+ * architecture's name. config_read checks that all tensors of a forward pass exist with the shapes
+ * below: afterwards model_tensor does not fail for them. Weights are [N, K] row-major (dims {K,
  * N}): y[N] = W x[K].
  */
 #ifndef KVASIR_CONFIG_INT_H
@@ -16,22 +16,21 @@
 enum { CONFIG_MAX_LAYERS = 512, CONFIG_MAX_HEAD_DIM = 512 };
 
 typedef enum rope_pairing {
-    /* dimensions (2i, 2i+1) turn together: llama files, whose converter permutes */
-    ROPE_NEIGHBOURS,
-    ROPE_HALVES /* dimensions (i, i + rope_dims/2): qwen, gemma, phi */
+    ROPE_NEIGHBOURS, /* pairs of dimensions (2i, 2i + 1): llama, whose converter permutes them */
+    ROPE_HALVES      /* pairs (i, i + rope_dims/2): qwen, gemma, phi */
 } rope_pairing;
 
 typedef enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN } rope_scaling;
 typedef enum ffn_activation { FFN_SILU, FFN_GELU_TANH } ffn_activation;
 
 typedef struct model_config {
-    const char *arch; /* "llama", "qwen2", …: a literal of our table */
-    str name;         /* general.name, may be empty */
+    const char *arch; /* "llama", "qwen2", …; static */
+    str name;         /* general.name; may be empty */
 
     int n_layers, n_embd, n_heads, n_kv_heads, head_dim, ffn, vocab, context;
     float eps;        /* of every RMS norm */
     float attn_scale; /* scores are q·k * attn_scale */
-    float embd_scale; /* the embedding row is multiplied by it; 1 but for gemma */
+    float embd_scale; /* factor of embeddings; 1 except for gemma */
     ffn_activation activation;
     bool tied_head;   /* no output.weight: the head is token_embd.weight */
     bool qkv_bias;    /* blk.N.attn_{q,k,v}.bias (qwen2) */
@@ -51,33 +50,31 @@ typedef struct model_config {
     double yarn_context; /* the context the model was trained on */
     double yarn_beta_fast, yarn_beta_slow;
     double rope_magnitude;  /* the file's factor on cos and sin; see config_rope_magnitude */
-    bool has_rope_divisors; /* the file's rope factors (llama3, phi3): */
+    bool has_rope_divisors; /* the file has rope factors (llama3, phi3) */
     float rope_divisors[CONFIG_MAX_HEAD_DIM / 2]; /* [rope_dims/2] */
-    /* every norope_step-th layer (3, 7, … for 4) has no rope; 0: all have it (smollm3) */
-    int norope_step;
+    int norope_step; /* every norope_step-th layer (3, 7, … for 4) has no rope (smollm3); 0: none */
 
-    /* keys that a windowed layer sees, its own position included; 0: none is windowed */
-    int window;
-    int window_period; /* 1: all layers are windowed, else see config_layer_window */
-    /* of a period: the first layer alone is windowed (gemma2), else all but the last (gemma3) */
-    bool window_first;
+    int window; /* keys a token attends to in windowed layers, its own included; 0: none windowed */
+    int window_period; /* layers per period of windowed and full layers; 1: all are windowed */
+    bool
+        window_first; /* windowed in a period: the first (gemma2); else all but the last (gemma3) */
 } model_config;
 
-/* ERR_UNSUPPORTED names the architecture or feature; ERR_CORRUPT
- * names the key or tensor that is missing or absurd. */
+/* ERR_UNSUPPORTED: the message names the architecture or feature; ERR_CORRUPT: the key or tensor
+ * that is missing or invalid. */
 int config_read(const gguf *g, model_config *out, err *e);
 
 bool config_layer_has_rope(const model_config *c, int layer);
-int config_layer_window(const model_config *c, int layer); /* 0: the layer sees all keys */
-/* Fills out[rope_dims/2]: the angle of pair i at position
- * p is p * out[i]; scaling and divisors are in it. */
+int config_layer_window(const model_config *c, int layer); /* 0: not windowed */
+/* Fills out[rope_dims/2], with scaling and divisors: the angle of pair i at position p is p *
+ * out[i]. */
 void config_rope_frequencies(const model_config *c, int layer, float *out);
-/* cos and sin are multiplied by it (yarn, longrope); 1 otherwise. */
+/* The factor of cos and sin: of yarn and longrope; else 1. */
 float config_rope_magnitude(const model_config *c);
 
 /* The tensor "blk.<layer>.<name>" ("<name>" for layer < 0), or NULL when the file has none. */
 const gguf_tensor *model_tensor(const gguf *g, int layer, const char *name);
-/* y[rows*K] = rows [first, first + rows) of a matrix (or of a vector: first 0, rows 1) as f32. */
+/* out[rows * K] = rows [first, first + rows) of a matrix as f32; a vector is one row. */
 void model_tensor_rows(const gguf_tensor *t, uint64_t first, uint64_t rows, float *out);
 
 #endif

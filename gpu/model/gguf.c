@@ -2,9 +2,9 @@
  * gguf.c - opens GGUF files: maps them, checks every field against the file's size, indexes keys
  * and tensors.
  *
- * Invariant: after a successful open, every pointer in a kv or tensor lies inside a mapping, with
- * its whole extent, and names are unique; nothing is checked again afterwards. What tensors mean is
- * config.c's business, what their bytes mean quant.c's.
+ * Invariant: after a successful open, the whole extent of every key, value and tensor is inside a
+ * mapping, and names are unique; nothing is checked again later. config.c interprets the tensors,
+ * quant.c their bytes.
  *
  *   file     magic "GGUF" | version u32 | tensor count u64 | kv count u64 | kv… | tensor… |
  *            padding to general.alignment (32) | data
@@ -63,9 +63,9 @@ typedef struct kv {
 typedef struct mapping {
     const uint8_t *p;
     size_t n;
-    bool mapped; /* ours to unmap */
-    int fd;      /* of a mapped file, as it was: */
-    struct stat opened;
+    bool mapped; /* a mapped file, with the next two; else bytes of the caller */
+    int fd;
+    struct stat opened; /* when it was opened */
 } mapping;
 
 struct gguf {
@@ -78,9 +78,9 @@ struct gguf {
     const gguf_tensor **by_name;
 };
 
-/* One shard while it is read. */
+/* The state of reading one shard. */
 typedef struct parse {
-    const char *called; /* in messages: 'x.gguf' */
+    const char *called; /* the file's name in messages, quoted */
     const uint8_t *start, *at, *end;
     kv *kvs;
     size_t nkvs;
@@ -124,7 +124,7 @@ static bool read_str(parse *p, str *out) {
     return true;
 }
 
-/* How much of a name fits a message. */
+/* The length at which a name is cut in messages. */
 static int shown(str s) {
     return (int)BASE_MIN(s.n, (size_t)80);
 }
@@ -141,7 +141,7 @@ static int read_array(parse *p, str key, gguf_array *out) {
                        shown(key), key.p);
     out->data = p->at;
     size_t width = value_bytes[out->element_type];
-    /* A string takes at least its length field, so this bounds the loop by the file's size. */
+    /* a string has at least its length field: this limits the loop by the file's size */
     if (out->count > left(p) / (width ? width : sizeof(uint64_t)))
         return corrupt(p, "the array %.*s claims %" PRIu64 " elements, more than the file holds",
                        shown(key), key.p, out->count);
@@ -181,7 +181,7 @@ static int read_kv(parse *p, kv *out) {
     return 0;
 }
 
-/* Fills everything but `data`: where the data starts is known only after the last tensor. */
+/* Fills all but `data`: the start of the data is known after the last tensor. */
 static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     uint32_t ndims, type;
     if (!read_str(p, &t->name) || t->name.n == 0 || !read_raw(p, &ndims, sizeof ndims))
@@ -197,7 +197,8 @@ static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
             return corrupt(p, "the tensor table is cut off");
         if (t->dims[i] == 0 || t->dims[i] > INT64_MAX ||
             __builtin_mul_overflow(elements, t->dims[i], &elements))
-            return corrupt(p, "the tensor %.*s has an absurd shape", shown(t->name), t->name.p);
+            return corrupt(p, "the tensor %.*s has a dimension that is 0 or too large",
+                           shown(t->name), t->name.p);
     }
     if (!read_raw(p, &type, sizeof type) || !read_raw(p, offset, sizeof *offset))
         return corrupt(p, "the tensor table is cut off");
@@ -208,8 +209,8 @@ static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
                        p->called, shown(t->name), t->name.p, quant_type_label(type), type);
     t->type = q->type;
     if (t->dims[0] % (uint64_t)q->block_elements != 0)
-        return corrupt(p, "rows of the tensor %.*s do not divide into blocks of %s", shown(t->name),
-                       t->name.p, q->name);
+        return corrupt(p, "rows of the tensor %.*s are not a whole number of %s blocks",
+                       shown(t->name), t->name.p, q->name);
     uint64_t bytes;
     if (__builtin_mul_overflow(elements / (uint64_t)q->block_elements, (uint64_t)q->block_bytes,
                                &bytes) ||
@@ -237,7 +238,7 @@ static int read_alignment(parse *p, uint64_t *alignment) {
         return 0;
     if (!scalar_u64(k, alignment) || *alignment < 8 || *alignment > 1 << 20 ||
         (*alignment & (*alignment - 1)) != 0)
-        return corrupt(p, "general.alignment is no power of two from 8 on");
+        return corrupt(p, "general.alignment is not a power of two from 8 to 2^20");
     return 0;
 }
 
@@ -255,7 +256,7 @@ static int read_tensors(parse *p, uint64_t count) {
         rc = read_alignment(p, &alignment);
     uint64_t size = (uint64_t)(p->end - p->start);
     uint64_t head = ((uint64_t)(p->at - p->start) + alignment - 1) / alignment * alignment;
-    head = BASE_MIN(head, size); /* a file without tensors need not be padded */
+    head = BASE_MIN(head, size); /* a file without tensors may have no padding */
     for (size_t i = 0; i < p->ntensors && rc == 0; i++) {
         gguf_tensor *t = &p->tensors[i];
         if (offsets[i] % alignment != 0)
@@ -292,7 +293,7 @@ static int read_header(parse *p, uint64_t *ntensors, uint64_t *nkvs) {
     return 0;
 }
 
-/* One whole shard. On failure the caller frees what was allocated so far. */
+/* Reads a whole shard. The caller frees p->kvs and p->tensors, also on failure. */
 static int read_shard(parse *p) {
     uint64_t ntensors = 0, nkvs = 0;
     int rc = read_header(p, &ntensors, &nkvs);
@@ -341,7 +342,8 @@ static int map_file(const char *path, mapping *out, err *e) {
     return rc;
 }
 
-/* Reads `m` (taken) and appends its tensors; the first shard's keys become the file's. */
+/* Reads the shard `m`, which g then owns, and appends its tensors; the keys of the first shard are
+ * those of the file. */
 static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     g->maps = mem_realloc(g->maps, sizeof *g->maps * (g->nmaps + 1));
     g->maps[g->nmaps++] = m;
@@ -439,7 +441,7 @@ static int open_mapping(const char *path, const char *called, mapping m, gguf **
             rc = err_set(e, ERR_MODEL, "%s is shard %" PRIu64 " of %" PRIu64 ": open the first one",
                          called, number + 1, shards);
         else if (!m.mapped)
-            rc = err_set(e, ERR_UNSUPPORTED, "%s is sharded: only files on disk may be", called);
+            rc = err_set(e, ERR_UNSUPPORTED, "%s is sharded, which needs files on disk", called);
         else
             rc = add_other_shards(g, path, shards, e);
     }
@@ -489,8 +491,7 @@ void gguf_close(gguf *g) {
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Element `type` at unaligned `p` as a signed 64-bit
- * integer; false for other kinds, and beyond INT64_MAX. */
+/* Reads an integer of `type` at the unaligned p. false: another type, or over INT64_MAX. */
 static bool load_integer(uint32_t type, const uint8_t *p, int64_t *out) {
     uint64_t raw = 0;
     if (type >= VALUE_KINDS)
@@ -666,7 +667,7 @@ bool gguf_file_stat(const gguf *g, size_t i, bool opened, struct stat *out) {
         return false;
     *out = m->opened;
     if (!opened && fstat(m->fd, out) != 0)
-        out->st_size = -1; /* as one that cannot be read any more */
+        out->st_size = -1; /* differs from any file that can be read */
     return true;
 }
 

@@ -1,20 +1,19 @@
 /*
- * identity.c - which file the weights are of: a hash of all its bytes, and whether it is that file
- * still.
+ * identity.c - the identity of a model's files: a hash of all their bytes, and the check that they
+ * have not changed.
  *
- *   hash    XXH3-128 of: how many files u64 | of each its bytes u64, and of each MiB its XXH3-128
- *   stamp   XXH3-128 of: of each file its device, inode, bytes, times of modification and of change
+ *   hash    XXH3-128 of: number of files u64 | per file: its size u64, the XXH3-128 of each MiB
+ *   stamp   XXH3-128 of: per file: device, inode, size, times of modification and of change
  *
- * Invariant (DESIGN 2.5): what is stored is stored under the hash of the very bytes that it was
- * computed from. Gigabytes are not read at every start, so a hash may come from a record
- * (side_file.c) of files with this stamp. It decides which stored answers are believed; before
- * anything is computed all weights are read anyway, and are hashed with it, so that a record that
- * is forged or wrong adds nothing to what is stored. After each pass the stamp is looked at, and
- * where it is another the files are read again: one that was renamed or touched is the same, one
- * that was written to is not, and that pass has given nothing yet.
+ * Invariant: answers and KV are stored under the hash of the bytes from which they were computed.
+ * Hashing gigabytes at each start would take too long, so the hash of files with a known stamp
+ * comes from a record (side_file.c). It decides which stored answers are used. Before anything is
+ * computed, all weights are read and hashed: a record that is forged or wrong cannot add to what is
+ * stored. After each pass the stamp is compared, and if it differs the files are read again: a
+ * renamed or touched file is the same one; if the bytes differ, the pass's results are dropped.
  *
- * A stamp tells of a change only where the clock that stamps it has gone on since the one before:
- * until then (identity_is_settled) it is not put on record, and not believed for a second look.
+ * Two changes within one tick of the file system's clock leave the same stamp. Until the tick is
+ * over (identity_is_settled), a stamp is neither recorded nor taken as proof that nothing changed.
  */
 #include "identity_int.h"
 
@@ -41,15 +40,15 @@ static int64_t clock_ns(clockid_t clock) {
     return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
 }
 
-/* The kernel stamps by a tick of 10 ms at most; a file system without
- * fractions of a millisecond keeps no more than two seconds, perhaps. A time
- * that is yet to come is of a clock that was set back. */
+/* The kernel's ticks are at most 10 ms; a file system whose times have no fractions of a
+ * millisecond may round them to 2 s. A time in the future comes from a clock that was set back. */
 bool identity_is_settled(int64_t changed_ns, int64_t now_ns) {
     int64_t grain = changed_ns % 1000000 != 0 ? SECOND_NS / 20 : 2 * SECOND_NS;
     return changed_ns <= now_ns && now_ns - changed_ns > grain;
 }
 
-/* Of the files now, or as they were opened. False: one has another size than was mapped. */
+/* Computes the stamp of the files now, or as they were opened. false: the size of one differs from
+ * its mapping's. */
 static bool stamp_take(const gguf *file, bool opened, hash128 *stamp, bool *settled) {
     buf b = {0};
     int64_t now = clock_ns(CLOCK_REALTIME);
@@ -83,15 +82,14 @@ hash128 identity_stamp(const gguf *file) {
 
 typedef struct hash_work {
     const gguf *file;
-    const size_t *first; /* of each file, its first chunk */
-    hash128 *hashes;     /* of each chunk */
+    const size_t *first; /* [files + 1] number of each file's first chunk */
+    hash128 *hashes;     /* [chunks] */
     bool mapped;
     atomic_bool unreadable;
 } hash_work;
 
-/* Has the chunk's pages there, at once and not one fault at a time; false where the file ends
- * before the mapping does or the disk fails, which a plain access would die of. Systems that do not
- * know how (before Linux 5.14) go without. */
+/* Reads the chunk's pages in one call. false: the file is shorter than its mapping, or the disk
+ * fails; accessing the page would raise SIGBUS. Before Linux 5.14 there is no such call. */
 static bool pages_ready(const uint8_t *p, size_t n) {
 #ifdef MADV_POPULATE_READ
     return madvise((void *)(uintptr_t)p, n, MADV_POPULATE_READ) == 0 ||
@@ -157,15 +155,15 @@ static void record_keep(const file_identity *id, hash128 hash) {
         side_file_identity_write(id->cache_dir, id->path, id->stamp, hash);
 }
 
-/* The keys and the vocabulary were read before: the files must be now what they were then. */
+/* Hashes the files. Their stamp must be the one from before keys and vocabulary were read. */
 static int identity_read(file_identity *id, pool *threads, err *e) {
     hash128 after;
     bool later, read = hash_files(id->file, threads, &id->hash);
     if (pool_check(threads, e) != 0)
         return ERR_CANCELLED;
     if (!stamp_take(id->file, false, &after, &later) || !hash128_equal(after, id->stamp)) {
-        err_set(e, ERR_MODEL, "the model '%s' changes while it is read", id->path);
-        err_hint(e, "wait until what writes to it is done");
+        err_set(e, ERR_MODEL, "the model '%s' changed while it was read", id->path);
+        err_hint(e, "wait until the file is complete and run the statement again");
         return ERR_MODEL;
     }
     if (!read)
@@ -188,7 +186,7 @@ int identity_find(const gguf *file, const char *path, const char *cache_dir, poo
     stamp_take(file, true, &id->stamp, &id->settled);
     if (id->cache_dir != NULL &&
         side_file_identity_read(id->cache_dir, path, id->stamp, &id->hash)) {
-        id->settled = true; /* or it would not be on record */
+        id->settled = true; /* only settled stamps are recorded */
         return 0;
     }
     return identity_read(id, threads, e);
@@ -196,7 +194,7 @@ int identity_find(const gguf *file, const char *path, const char *cache_dir, poo
 
 /* ---- later ----------------------------------------------------------------------------------- */
 
-/* The stamp is another one, or not yet to be relied on, or only a record's word for it. */
+/* Hashes the files again: their stamp changed or is not settled, or their hash is from a record. */
 static bool read_again(file_identity *id, pool *threads) {
     for (int i = 0; i < READ_ATTEMPTS; i++) {
         hash128 before, after, hash;
@@ -220,7 +218,7 @@ static bool read_again(file_identity *id, pool *threads) {
     return false;
 }
 
-bool identity_holds(file_identity *id, pool *threads, bool read) {
+bool identity_unchanged(file_identity *id, pool *threads, bool read) {
     hash128 now;
     bool settled;
     pthread_mutex_lock(&id->lock);
@@ -231,7 +229,7 @@ bool identity_holds(file_identity *id, pool *threads, bool read) {
     return holds;
 }
 
-bool identity_leads_here(file_identity *id, const char *path) {
+bool identity_same_at_path(file_identity *id, const char *path) {
     buf name = {0};
     bool here = true;
     for (size_t i = 0; i < gguf_file_count(id->file) && here; i++) {
@@ -242,5 +240,5 @@ bool identity_leads_here(file_identity *id, const char *path) {
                (ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino);
     }
     buf_free(&name);
-    return here && identity_holds(id, NULL, false);
+    return here && identity_unchanged(id, NULL, false);
 }

@@ -1,13 +1,15 @@
 /*
- * pool.c - the threads that run tiles.
+ * pool.c - the engine's thread pool.
  *
- * A job is published as one word, from which tasks are claimed:   claim  [generation:16 | tasks:24
- * | next:24]
+ * A job is published in one atomic word, from which workers claim tasks:
  *
- * Invariant: who claimed a task of a job may read fn and ctx until it counts the task as done,
- * since the next job is published only when all tasks are done. The caller never waits for a worker
- * that has claimed nothing: on a busy machine it does the job alone. Workers spin briefly before
- * they sleep, as a pass is hundreds of short jobs. No OpenMP of our own (it hides from TSan).
+ *   claim  [generation:16 | tasks:24 | next:24]
+ *
+ * Invariant: the next job is published only when all tasks of the last one are done, so a worker
+ * may read fn and ctx from claiming a task until it counts it as done. The caller does not wait for
+ * workers that have claimed no task: on a busy machine it runs the whole job itself. Workers spin
+ * briefly before they sleep, since a pass is hundreds of short jobs. OpenMP is not used: TSan does
+ * not see its synchronization.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +18,7 @@
 
 #include "pool_int.h"
 
-/* libgomp's, which oneDNN links; the header is the compiler's and absent with clang. */
+/* Of libgomp, which oneDNN links; declared here because its header comes with gcc and not with clang. */
 extern void omp_set_num_threads(int);
 
 enum { SPINS = 3000, CLAIM_BITS = 24, CLAIM_MASK = (1 << CLAIM_BITS) - 1, YIELD_EVERY = 256 };
@@ -32,7 +34,7 @@ struct pool {
     uint64_t generation;
     pool_task fn;
     void *ctx;
-    const atomic_bool *cancel; /* NULL: nobody can */
+    const atomic_bool *cancel; /* NULL: jobs cannot be cancelled */
 };
 
 typedef struct worker_start {
@@ -145,7 +147,7 @@ int pool_threads(const pool *p) {
 }
 
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
-    omp_set_num_threads(1); /* the caller's thread may be a new one */
+    omp_set_num_threads(1); /* the setting is per thread, and the caller may be a new one */
     if (p->threads == 1 || tasks <= 1 || tasks > CLAIM_MASK / 2) {
         for (int i = 0; i < tasks && !is_cancelled(p); i++)
             fn(ctx, i, 0);
@@ -161,7 +163,7 @@ void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
     for (int spins = 1; atomic_load(&p->done) < tasks; spins++) {
         relax();
         if (spins % YIELD_EVERY == 0)
-            sched_yield(); /* a worker that has a task may not be running */
+            sched_yield(); /* a worker with a task may have been preempted */
     }
 }
 

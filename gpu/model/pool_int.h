@@ -1,9 +1,9 @@
 /*
- * pool_int.h - one pool of threads per engine; a job is a function over task numbers 0..tasks-1.
+ * pool_int.h - an engine's thread pool; a job is a function over task numbers 0 .. tasks - 1.
  *
- * Worker 0 is the caller. Every worker tells OpenMP to use one thread, since oneDNN's primitives
- * run inside tasks. Tasks are taken in any order by any worker: a task's result must not depend on
- * which worker runs it.
+ * Worker 0 is the calling thread. Every worker sets OpenMP to one thread, since oneDNN's primitives
+ * run inside tasks. Any worker may run any task in any order, so a task's result must not depend on
+ * the worker.
  */
 #ifndef KVASIR_POOL_INT_H
 #define KVASIR_POOL_INT_H
@@ -18,13 +18,13 @@ typedef void (*pool_task)(void *ctx, int task, int worker);
 pool *pool_new(int threads); /* at least 1; fewer when the system refuses threads */
 void pool_free(pool *p);
 int pool_threads(const pool *p);
-/* Returns when all tasks are done. One caller at a time:
- * lock around it with pool_lock where sessions may race. */
+/* Runs a job and returns when all tasks are done. One caller at a time: sessions that share an
+ * engine hold pool_lock. */
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
-/* From now on tasks that have not begun are skipped once *cancel is true; NULL: none are. Between
- * jobs; what a job left undone is for its caller to know. */
+/* Sets the flag of later jobs: once *cancel is true, tasks that have not begun are skipped. NULL:
+ * no task is skipped. Not during a job. */
 void pool_let_cancel(pool *p, const atomic_bool *cancel);
-/* ERR_CANCELLED where tasks may have been skipped; p NULL: there are no threads to skip them. */
+/* ERR_CANCELLED if *cancel is true, so tasks may have been skipped; else 0. p may be NULL. */
 int pool_check(const pool *p, err *e);
 void pool_lock(pool *p);
 void pool_unlock(pool *p);

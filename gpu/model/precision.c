@@ -1,5 +1,5 @@
 /*
- * precision.c - the names of weight precisions and KV types, as SET and the fingerprint spell them.
+ * precision.c - the names of weight precisions and KV types, in SET, side files and fingerprints.
  */
 #include "gpu/llm.h"
 

@@ -1,11 +1,11 @@
 /*
- * side_file.c - what was measured about a model on this machine, kept between runs: small `key
- * value` lines.
+ * side_file.c - files beside the cache with facts that take time to find: a model's rates on this
+ * machine, and the hash of a model file.
  *
- * One file per (model, machine) in options.cache_dir, and one per model file with the hash of its
- * bytes: it has to be found before the model is known. Invariant: a missing, damaged or unwritable
- * side file changes nothing but time: it is measured, or read, again. The precision chosen once
- * stays, so that stored answers stay valid.
+ * One file of `key value` lines per (model, machine), and one per path of a model file with the
+ * hash of its bytes, which is needed before the model is known. Invariant: without a side file, or
+ * with a damaged one, the facts are measured again; nothing else changes. The precision in the file
+ * is kept in later runs, so that stored answers stay valid.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static bool side_path(const char *dir, hash128 model, const char *machine, char 
                     (unsigned long long)h) < (int)cap;
 }
 
-/* identity.digest.bytes, in hexadecimal; what does not read so is no record. */
+/* Reads identity.digest.bytes, in hexadecimal; *out is unchanged if the text is something else. */
 static void probe_parse(const char *text, side_probe *out) {
     unsigned long long n[5];
     if (sscanf(text, "%16llx%16llx.%16llx%16llx.%16llx", &n[0], &n[1], &n[2], &n[3], &n[4]) == 5) {
@@ -61,7 +61,7 @@ static void probe_print(buf *out, const char *precision, const side_probe *p) {
     }
 }
 
-/* A line about one precision: that it is 'auto', its rate, or its probe. */
+/* Reads a line about precision p: that 'auto' means it, its rate, or its probe. */
 static void precision_parse(llm_precision p, const char *key, const char *text, side_facts *out) {
     const char *name = llm_precision_name(p);
     if (strcmp(key, "precision") == 0 && strcmp(text, name) == 0)
@@ -93,7 +93,7 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
     return version == SIDE_VERSION;
 }
 
-/* Replaces the file whole, or leaves it as it is. */
+/* Replaces the file atomically. On failure the old file remains. */
 static void replace_file(const char *dir, const char *path, str text) {
     char temporary[4160];
     mkdir(dir, 0700);
@@ -140,7 +140,8 @@ void side_file_keep_rates(const char *dir, hash128 model, const char *machine, d
 /*
  *   identity 1 | stamp, 32 digits | hash, 32 digits | XXH3 of the line up to here, 16 digits
  *
- * A line, and nothing else. The sum is for damage; who can write here can write the cache, too.
+ * The file is this line. The checksum is against damage, not against forgery: whoever can write
+ * this file can also write the cache.
  */
 enum { IDENTITY_VERSION = 1, IDENTITY_LINE = 128 };
 
@@ -161,7 +162,7 @@ static void identity_line(hash128 stamp, hash128 identity, buf *out) {
     buf_printf(out, " %016llx\n", (unsigned long long)sum);
 }
 
-/* Believed only if it is the very line that would be written. */
+/* Valid only if the file is byte for byte what would be written. */
 bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out) {
     char name[4096], found[IDENTITY_LINE + 1];
     unsigned long long n[2];

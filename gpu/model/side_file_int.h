@@ -1,36 +1,36 @@
 /*
- * side_file_int.h - a model's measured facts on this machine, and its files' hashes (side_file.c).
+ * side_file_int.h - recorded facts about a model on this machine, and hashes of model files
+ * (side_file.c). `dir` is llm_engine_options.cache_dir; NULL: nothing is read or written.
  */
 #ifndef KVASIR_SIDE_FILE_INT_H
 #define KVASIR_SIDE_FILE_INT_H
 
 #include "gpu/llm.h"
 
-/* What the probe of the products found at the last load. All zero: nothing on record. */
+/* The result of the matrix products' probe at the last load. All zero: none is recorded. */
 typedef struct side_probe {
-    hash128 identity; /* what it hangs on (gemm_identity) */
-    hash128 digest;
-    uint64_t packed_bytes; /* of all weights */
+    hash128 identity;      /* of all that the result depends on (gemm_identity) */
+    hash128 digest;        /* of the bits that the probe computed */
+    uint64_t packed_bytes; /* size of all packed weights */
 } side_probe;
 
 typedef struct side_facts {
-    llm_precision precision;            /* chosen by measurement; AUTO: nothing was measured */
-    double rate[LLM_PRECISIONS];        /* FLOP/s of one thread; 0: not on this machine */
+    llm_precision precision;            /* what 'auto' means here; AUTO: not yet measured */
+    double rate[LLM_PRECISIONS];        /* FLOP/s of one thread; 0: not supported here */
     double prefill_tok_s, decode_tok_s; /* 0: not yet measured */
-    int chat;                           /* 'auto' means chat format; one may edit it */
+    int chat; /* LLM_FORMAT_AUTO means chat; users may edit this line of the file */
     side_probe probe[LLM_PRECISIONS];
 } side_facts;
 
-/* false: there is none that can be used. */
+/* false: there is no valid file. */
 bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out);
 void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts);
-/* Puts the rates that are above 0 in the place of
- * those on record; nothing where there is no record. */
+/* Replaces the recorded rates by those above 0; does nothing if there is no file. */
 void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
                           double decode_tok_s);
 
-/* The hash of a model's files (identity.c) when they had
- * this stamp; one record for each path, that of its first file. */
+/* The hash of the model's files at `path` when they had this stamp (identity.c). One record is kept
+ * per path. */
 bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out);
 void side_file_identity_write(const char *dir, const char *path, hash128 stamp, hash128 identity);
 

@@ -1,9 +1,8 @@
 /*
- * loader.c - the thread that reads KV blocks ahead (loader_int.h).
+ * loader.c - the thread that reads KV blocks from the store ahead of their use (loader_int.h).
  *
- * Invariant: a page is free, or belongs to one entry that is being read or here; an entry in
- * LOAD_READING is changed by the thread alone. What is read ahead, and when it is used, is
- * schedule.c's.
+ * Invariant: a page is free, or belongs to one entry in state LOAD_READING or LOAD_HERE; only the
+ * thread changes an entry in LOAD_READING. schedule.c decides what is read, and when it is used.
  */
 #include "session_int.h"
 
@@ -20,8 +19,8 @@ typedef struct load {
 } load;
 
 typedef struct page {
-    void *plain; /* where the backend has none */
-    void *at;    /* what was read lies here */
+    void *plain; /* memory of our own, where the backend has no page; or NULL */
+    void *at;    /* the block's bytes */
 } page;
 
 struct loader {
@@ -31,13 +30,14 @@ struct loader {
     size_t block_bytes;
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t wanted, done; /* there is something to do; a block was read */
+    pthread_cond_t wanted,
+        done; /* a block or a page became available to the thread; one was read */
     bool stop;
     load ring[LOADS];
-    uint64_t asked, next; /* numbers given out; the thread's place among them */
-    int coming;
-    double read_ms; /* of */
-    uint64_t reads; /* these */
+    uint64_t asked, next; /* last number given out; last number the thread has come to */
+    int coming;           /* entries in LOAD_COMING */
+    double read_ms;       /* time of reading `reads` blocks that the store had */
+    uint64_t reads;
     page pages[KV_PAGES];
     int free_pages[KV_PAGES], nfree, npages;
 };
@@ -51,7 +51,7 @@ static void page_free(loader *l, int index) {
     pthread_cond_signal(&l->wanted);
 }
 
-/* The entry is free again; what is being read goes once it has come. */
+/* Frees the entry; one that is being read is freed when that ends. */
 static void entry_forget(loader *l, load *e) {
     if (e->state == LOAD_READING) {
         e->unwanted = true;
@@ -65,7 +65,7 @@ static void entry_forget(loader *l, load *e) {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* A page's memory, once nobody reads it any more. */
+/* The page's memory. The backend returns its page once the last transfer from it has ended. */
 static void *page_memory(loader *l, int index) {
     const llm_backend *backend = l->engine->backend;
     page *p = &l->pages[index];
@@ -77,7 +77,7 @@ static void *page_memory(loader *l, int index) {
     return p->at;
 }
 
-/* The next entry that is still to be read, or NULL. */
+/* The next entry to read, or NULL. */
 static load *entry_next(loader *l) {
     while (l->next < l->asked) {
         load *e = entry(l, ++l->next);
@@ -161,11 +161,11 @@ void loader_free(loader *l) {
 
 /* ---- asking and taking ----------------------------------------------------------------------- */
 
-/* Half of the ring: what was asked for stays known while as many more are asked for. */
+/* At most half of the ring, so that an entry is remembered while as many more are asked for. */
 int loader_room(loader *l) {
     pthread_mutex_lock(&l->mutex);
     int room = LOADS / 2 - l->coming;
-    for (int i = 1; i <= room; i++) /* the one being read keeps its place */
+    for (int i = 1; i <= room; i++) /* an entry that is being read cannot be replaced */
         if (entry(l, l->asked + (uint64_t)i)->state == LOAD_READING)
             room = i - 1;
     pthread_mutex_unlock(&l->mutex);
@@ -184,14 +184,14 @@ uint64_t loader_ask(loader *l, const llm_kv_id *id) {
     return number;
 }
 
-/* The entry of that number, if it is still of that block. */
+/* The entry with this number, if it still is of the block with this key; or NULL. */
 static load *entry_find(loader *l, uint64_t number, hash128 key) {
     load *e = entry(l, number);
     bool known = number > 0 && number <= l->asked && l->asked - number < LOADS;
     return known && e->state != LOAD_UNKNOWN && hash128_equal(e->id.key, key) ? e : NULL;
 }
 
-load_state loader_look(loader *l, uint64_t number, hash128 key) {
+load_state loader_status(loader *l, uint64_t number, hash128 key) {
     pthread_mutex_lock(&l->mutex);
     const load *e = entry_find(l, number, key);
     load_state state = e != NULL ? e->state : LOAD_UNKNOWN;
@@ -216,7 +216,7 @@ load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block) {
     load_state state = e == NULL || e->state == LOAD_COMING ? LOAD_UNKNOWN : e->state;
     if (state == LOAD_HERE) {
         pthread_mutex_unlock(&l->mutex);
-        page_send(l, e->page, block); /* an entry that is here is the session's */
+        page_send(l, e->page, block); /* the thread does not touch an entry in LOAD_HERE */
         pthread_mutex_lock(&l->mutex);
     }
     if (e != NULL)

@@ -1,14 +1,14 @@
 /*
- * loader_int.h - KV blocks read from the store ahead of the walk, by a thread of their own.
+ * loader_int.h - a thread that reads KV blocks from the store before they are needed.
  *
  *   schedule ──ask──> [coming] ──thread──> [reading] ──store.get──> [here] ──take──> a block of
  *                                                              └──> [missing]        the session
  *
- * A block asked for has a number; the last LOADS of them are remembered, in a ring. What the thread
- * reads lies in pages of a block's bytes: the backend's (pinned, sent to the card without another
- * copy), or plain memory. A block that is taken before the thread came to it is left to the taker,
- * so that nobody ever waits for a page. Ownership: the session owns the loader, the backend's work
- * the pages; ask, look, take and drop are called by the session's thread alone.
+ * Each block asked for gets a number; the last LOADS numbers are remembered, in a ring. The thread
+ * reads into pages of one block's size: the backend's (pinned memory, sent to the card without
+ * another copy) or plain memory. A block that is taken before the thread has begun to read it is
+ * left to the caller, so nobody waits for a free page. Ownership: the session owns the loader; the
+ * backend's session data own the pages. All functions are called on the session's thread.
  */
 #ifndef KVASIR_LOADER_INT_H
 #define KVASIR_LOADER_INT_H
@@ -27,21 +27,21 @@ typedef enum load_state {
 
 typedef struct loader loader;
 
-/* NULL: the system refuses a thread; then all is read when it is needed. */
+/* NULL: the system refuses a thread; blocks are then read when they are needed. */
 loader *loader_new(llm_engine *engine, void *work, const llm_kv_store *store, size_t block_bytes);
 void loader_free(loader *l); /* NULL is fine; waits for the block being read */
-/* How many blocks may be asked for. */
+/* The number of blocks that may be asked for now. */
 int loader_room(loader *l);
-/* Asks for a block, and returns its number, from 1; loader_room said that there is room. */
+/* Asks for a block, within loader_room, and returns its number, from 1. */
 uint64_t loader_ask(loader *l, const llm_kv_id *id);
-load_state loader_look(loader *l, uint64_t number, hash128 key);
-/* Takes the block that is here to `block` of the session, LOAD_HERE;
- * waits for one being read. LOAD_MISSING: the store did not have it;
- * LOAD_UNKNOWN: the caller is to read it. It is forgotten in every case. */
+load_state loader_status(loader *l, uint64_t number, hash128 key);
+/* Takes a block and forgets it. LOAD_HERE: it was copied, or sent, to the session's `block`, after
+ * waiting for it if it was being read. LOAD_MISSING: the store does not have it. LOAD_UNKNOWN: the
+ * caller has to read it. */
 load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block);
-/* Adds to both: milliseconds of reading blocks that the store had, and how many. */
+/* Adds the time spent reading blocks that the store had, and their number. */
 void loader_times(loader *l, double *ms, uint64_t *blocks);
-/* Forgets blocks [number, number + count), whatever became of them. */
+/* Forgets blocks [number, number + count). */
 void loader_drop(loader *l, uint64_t number, int count);
 
 #endif

@@ -87,7 +87,8 @@ static int blocks_owned(const prefix_node *node) {
 
 /* ---- eviction order -------------------------------------------------------------------------- */
 
-/* Ages are counted from the clock's zero, so a score changes only when its node is used or wanted. */
+/* Ages are counted from the clock's zero, so a score changes only when its node is used or
+ * wanted. */
 static double node_score(const prefix_tree *t, const prefix_node *node) {
     if (t->first_in_first_out)
         return (double)node->used;
@@ -348,7 +349,15 @@ void prefix_evict_unused(prefix_tree *t) {
         evict_first(t);
 }
 
-/* ---- identities ------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
+
+prefix_node *prefix_next(const prefix_node *node, bool below) {
+    if (below && node->first_child != NULL)
+        return node->first_child;
+    while (node != NULL && node->next == NULL)
+        node = node->parent;
+    return node != NULL ? node->next : NULL;
+}
 
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out) {
     for (; node != NULL && count > 0; node = node->parent) {

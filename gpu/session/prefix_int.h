@@ -6,8 +6,8 @@
  *           0..79           │   80..389     └── "review 2"     positions; a node may be split at
  *                           └── "movie B" ── …                 any token
  *
- * (RadixAttention, Zheng et al., SGLang, arXiv 2312.07104; blocks as in PagedAttention, Kwon et al.,
- * arXiv 2309.06180.)
+ * (RadixAttention, Zheng et al., SGLang, arXiv 2312.07104; blocks as in PagedAttention, Kwon et
+ * al., arXiv 2309.06180.)
  *
  * A node at positions [start, start + count) owns the blocks start/32 .. (start+count-1)/32. If
  * start falls inside a block, the node's first block is a copy of its parent's last block, or,
@@ -20,10 +20,10 @@
  * resident; a node with users > 0 (live requests whose path includes it) is not evicted; a private
  * node (decoded tokens, literals) is not in the lookup index and is never split.
  *
- * Eviction: when blocks run out, the evictable node with the lowest retention score loses its blocks,
- * leaves before parents. The score is the one of the cache on disk (retention_score): how often the
- * node is wanted, what one of its blocks costs to compute or to read again, and how long ago it was
- * used. A request not yet answered counts far more than one that was.
+ * Eviction: when blocks run out, the evictable node with the lowest retention score loses its
+ * blocks, leaves before parents. The score is the one of the cache on disk (retention_score): how
+ * often the node is wanted, what one of its blocks costs to compute or to read again, and how long
+ * ago it was used. A request not yet answered counts far more than one that was.
  */
 #ifndef KVASIR_PREFIX_INT_H
 #define KVASIR_PREFIX_INT_H
@@ -131,6 +131,9 @@ void prefix_remove_private(prefix_tree *t, prefix_node *node);
 /* Records a use of the node, if it is resident. */
 void prefix_touch(prefix_tree *t, prefix_node *node);
 
+/* The next node of a depth-first walk over the tree; below = false: skips the nodes below `node`.
+ * NULL at the end. */
+prefix_node *prefix_next(const prefix_node *node, bool below);
 /* Copies the tokens at positions [from, from + count) of the node's path. */
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out);
 /* Number of the node's blocks, from start/32 on, that are full at its end. */

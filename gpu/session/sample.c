@@ -1,10 +1,10 @@
 /*
  * sample.c - from logits to a token.
  *
- * A draw is made among candidates, likeliest first, equal ones by id, that weigh what sample_weight_int.h
- * says. Invariant: a pure function of its arguments; randomness comes from (seed, step) alone, so a
- * row's sample never depends on the batch it ran in; and whoever knows the likeliest candidates and
- * the weight of all draws what is drawn from all logits, or is told that these do not suffice.
+ * A draw is made among candidates, sorted by descending logit, then by id, with the weights of
+ * sample_weight_int.h. Invariant: the result is a pure function of the arguments, with (seed, step)
+ * as the only randomness, so it does not depend on the batch. A draw from the largest logits and
+ * the total weight gives the same token as one from all logits, or says that they do not decide it.
  */
 #include <stdlib.h>
 
@@ -30,18 +30,22 @@ static int by_logit(const void *a, const void *b) {
     return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : x->id - y->id;
 }
 
-/* In [0, 1). Steps of one seed must be as good as independent, which takes a whole hash. */
+/* In [0, 1). A full hash, so that the steps of one seed are independent for practical purposes. */
 static double uniform(uint64_t seed, int step) {
     uint64_t key[2] = {seed, (uint64_t)step};
     return (double)(hash64(key, sizeof key, 0) >> 11) * 0x1p-53;
 }
 
-/* Where the candidates that may be drawn end. */
+/* The leading candidates that may be drawn. */
 typedef struct cut {
     int kept;
-    uint64_t weight; /* of those kept */
-    bool found;      /* one of top_k, top_p and min_p ends them, not the list */
+    uint64_t weight; /* total of the kept candidates */
+    bool found; /* they end by top_k, top_p or min_p, or no other has weight; not by the list */
 } cut;
+
+static bool top_p_reached(const llm_sampling *s, uint64_t weight, uint64_t total) {
+    return s->top_p < 1 && s->top_p > 0 && (double)weight >= (double)s->top_p * (double)total;
+}
 
 static cut candidates_cut(const candidate *c, int count, const llm_sampling *s, uint64_t total) {
     cut at = {0};
@@ -49,18 +53,17 @@ static cut candidates_cut(const candidate *c, int count, const llm_sampling *s, 
         double least = (double)s->min_p * (double)c[0].weight;
         at.found = at.kept > 0 &&
                    ((s->top_k > 0 && at.kept == s->top_k) || (double)c[at.kept].weight < least ||
-                    (s->top_p < 1 && s->top_p > 0 &&
-                     (double)at.weight >= (double)s->top_p * (double)total));
+                    top_p_reached(s, at.weight, total));
         if (at.found)
             return at;
     }
-    at.found =
-        at.weight == total || (s->top_k > 0 && at.kept == s->top_k) ||
-        (s->top_p < 1 && s->top_p > 0 && (double)at.weight >= (double)s->top_p * (double)total);
+    at.found = at.weight == total || (s->top_k > 0 && at.kept == s->top_k) ||
+               top_p_reached(s, at.weight, total);
     return at;
 }
 
-/* The candidate drawn, or -1: it, or where they end, lies behind those known. */
+/* The candidate drawn; -1: the draw falls on a candidate beyond the `count` known ones, or the
+ * limit of top_k, top_p or min_p lies beyond them. */
 static int candidates_draw(const candidate *c, int count, const llm_sampling *s, uint64_t total,
                            uint64_t seed, int step) {
     cut end = candidates_cut(c, count, s, total);

@@ -1,11 +1,12 @@
 /*
  * schedule.c - which tokens go into the next pass.
  *
- * Owns the order of prompts (DESIGN 7): TREE walks the prefix tree depth first, so every node is
- * computed once and its KV is near; FIFO and NONE take requests as submitted. A pass holds one
- * decode row of every live sequence, then new prompt tokens up to options.pass_tokens. Invariant: a
- * request is admitted only when blocks for its whole prompt and answer are there; what a live
- * request uses is never evicted. The meaning of logits is settle.c's.
+ * With LLM_REUSE_TREE, prompts are taken in the order of a depth-first walk of the prefix tree:
+ * every node is computed once, shortly before the prompts that share it. FIFO and NONE take
+ * requests as submitted. A pass has one row for each live sequence that decodes, then new prompt
+ * tokens up to options.pass_tokens. Invariant: nodes that a live request uses are not evicted, and
+ * a request decodes only once blocks for its whole answer are allocated. answer.c interprets the
+ * logits.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,55 +16,42 @@
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-#define GROW(p, count, cap)                                                                        \
-    do {                                                                                           \
-        if ((count) == (cap)) {                                                                    \
-            (cap) = (cap) > 0 ? (cap)*2 : 64;                                                      \
-            (p) = mem_realloc((p), sizeof *(p) * (size_t)(cap));                                   \
-        }                                                                                          \
-    } while (0)
-
 void schedule_reset_pass(llm_session *s) {
     s->pass.nrows = s->pass.ncopies = s->pass.nwants = s->pass.nnext = 0;
+    s->nwant_infos = 0;
     s->logits_used = 0;
     s->nfinished = 0;
     s->prefill_rows = s->decode_rows = 0;
 }
 
 static void pass_row_add(llm_session *s, llm_token token, int position, const int32_t *table) {
-    GROW(s->pass.rows, s->pass.nrows, s->rows_cap);
-    s->pass.rows[s->pass.nrows++] =
-        (pass_row){.token = token, .position = position, .table = table};
+    pass_row row = {.token = token, .position = position, .table = table};
+    ARRAY_PUSH(s->pass.rows, s->pass.nrows, s->rows_cap, row);
 }
 
-/* `count` logits, or, where top > 0, the `top` largest of the vocabulary's. */
+/* Wants the logits of `ids` after the pass's last row; ids NULL: of the whole vocabulary, all
+ * `count` of them or, with top > 0, the `top` largest. */
 static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count,
                           int top) {
-    if (s->pass.nwants == s->wants_cap) {
-        s->wants_cap = s->wants_cap > 0 ? s->wants_cap * 2 : 64;
-        size_t n = (size_t)s->wants_cap;
-        s->pass.wants = mem_realloc(s->pass.wants, sizeof *s->pass.wants * n);
-        s->owners = mem_realloc(s->owners, sizeof *s->owners * n);
-        s->logits_at = mem_realloc(s->logits_at, sizeof *s->logits_at * n);
-        s->top_ids = mem_realloc(s->top_ids, sizeof *s->top_ids * n);
-    }
-    int w = s->pass.nwants++;
-    s->pass.wants[w] =
-        (pass_want){.row = s->pass.nrows - 1, .ids = ids, .count = count, .top = top};
-    s->owners[w] = (want_owner){r, what};
-    s->logits_at[w] = s->logits_used;
+    pass_want want = {.row = s->pass.nrows - 1, .ids = ids, .count = count, .top = top};
+    ARRAY_PUSH(s->pass.wants, s->pass.nwants, s->wants_cap, want);
+    ARRAY_RESERVE(s->want_infos, s->nwant_infos + 1, s->want_infos_cap);
+    want_info *info = &s->want_infos[s->nwant_infos++];
+    info->r = r;
+    info->what = what;
+    info->logits_at = s->logits_used;
     s->logits_used += !s->runs_model ? 0 : (size_t)(top > 0 ? top : count);
 }
 
-void schedule_seal(llm_session *s) {
+void schedule_finish_pass(llm_session *s) {
     if (s->logits_used > s->logits_cap) {
         free(s->logits);
         s->logits_cap = s->logits_used;
         s->logits = mem_alloc(sizeof(float) * s->logits_cap);
     }
     for (int w = 0; w < s->pass.nwants && s->runs_model; w++) {
-        s->pass.wants[w].logits = s->logits + s->logits_at[w];
-        s->pass.wants[w].top_ids = s->top_ids[w];
+        s->pass.wants[w].logits = s->logits + s->want_infos[w].logits_at;
+        s->pass.wants[w].top_ids = s->want_infos[w].top_ids;
     }
 }
 
@@ -73,31 +61,27 @@ static int rows_left(const llm_session *s) {
 
 /* ---- blocks from the store ------------------------------------------------------------------- */
 
-static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id *id) {
-    hash128 seed = s->engine->info.fingerprint;
-    int b = node->start / LLM_BLOCK_TOKENS + i;
-    *id = (llm_kv_id){.fingerprint = seed, .depth = b, .fanout = node->fanout};
-    id->key = node->keys[i];
-    id->parent = i > 0 ? node->keys[i - 1] : prefix_key(node->parent, b - 1, seed);
-    id->cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
-    prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
-}
-
-/* How far the store reads ahead of the walk: blocks asked
- * for, and nodes looked at, per pass; blocks of one node. */
+/* Limits of reading ahead: blocks asked for and nodes visited per pass; blocks of one node. */
 enum { AHEAD_BLOCKS = 128, AHEAD_NODES = 512, AHEAD_NODE = 32 };
 
-/* The node behind `node` in the order of the walk, leaving out what nobody waits for. */
-static prefix_node *walk_next(prefix_node *node) {
-    if (node->waiting > 0 && node->first_child != NULL)
-        return node->first_child;
-    while (node != NULL && node->next == NULL)
-        node = node->parent;
-    return node != NULL ? node->next : NULL;
+/* The next node of the walk, which skips nodes below which no request waits. */
+static prefix_node *walk_next(const prefix_node *node) {
+    return prefix_next(node, node->waiting > 0);
 }
 
-/* Asks for the first blocks of a node that the store has; returns how many it was asked about. */
-static int node_ask(llm_session *s, prefix_node *node) {
+/* The first node at or below `node` with a request of its own; node->waiting > 0. */
+static prefix_node *first_waiting(prefix_node *node) {
+    while (node->first == NULL) {
+        node = node->first_child;
+        while (node->waiting == 0)
+            node = node->next;
+    }
+    return node;
+}
+
+/* Has the loader read the node's leading blocks, up to the first that the store does not have.
+ * Returns how often the store was asked. */
+static int node_prefetch(llm_session *s, prefix_node *node) {
     const llm_kv_store *store = &s->options.store;
     prefix_make_keys(node, s->engine->info.fingerprint);
     int most = BASE_MIN(prefix_full_blocks(node), (int)AHEAD_NODE);
@@ -105,7 +89,7 @@ static int node_ask(llm_session *s, prefix_node *node) {
     node->prefetched = true;
     while (node->nloads < most) {
         llm_kv_id id;
-        kv_id_fill(s, node, node->nloads, &id);
+        session_kv_id(s, node, node->nloads, &id);
         if (!store->prefetch(store->ctx, &id))
             return node->nloads + 1;
         uint64_t number = loader_ask(s->loader, &id);
@@ -114,8 +98,8 @@ static int node_ask(llm_session *s, prefix_node *node) {
     return most;
 }
 
-/* Has the blocks that the next requests will need read while this pass computes. */
-static void look_ahead(llm_session *s) {
+/* Has the loader read the blocks of the next requests while this pass runs. */
+static void read_ahead(llm_session *s) {
     if (s->loader == NULL || !session_store_pays(s))
         return;
     prefix_node *node = s->cursor;
@@ -126,42 +110,40 @@ static void look_ahead(llm_session *s) {
             continue;
         if (loader_room(s->loader) < AHEAD_NODE)
             return;
-        blocks += node_ask(s, node);
+        blocks += node_prefetch(s, node);
     }
 }
 
-static void blocks_foresee(llm_session *s, const prefix_node *node, int from, int most) {
-    for (int b = from; b < node->end_block && s->pass.nnext < most; b++) {
-        GROW(s->pass.next, s->pass.nnext, s->next_cap);
-        s->pass.next[s->pass.nnext++] = node->table[b];
-    }
+static void predict_blocks(llm_session *s, const prefix_node *node, int from, int most) {
+    for (int b = from; b < node->end_block && s->pass.nnext < most; b++)
+        ARRAY_PUSH(s->pass.next, s->pass.nnext, s->next_cap, node->table[b]);
 }
 
-/* The blocks of the prompts that come next, where some of them may be in host memory: as many as
- * the device holds beside those of live requests. */
-static void blocks_ahead(llm_session *s) {
+/* Lists the blocks of the next prompts in pass.next, as many as the device holds beside those of
+ * live requests: where KV may be in host memory, the backend fetches them early. */
+static void predict_next_blocks(llm_session *s) {
     if (s->options.reuse != LLM_REUSE_TREE || s->device_blocks == s->tree.nblocks)
         return;
     int most = BASE_MAX(s->device_blocks - s->tree.used_blocks, 0);
     prefix_node *node = s->cursor;
-    while (node != NULL && node->waiting == 0) /* as the walk will go on */
+    while (node != NULL && node->waiting == 0) /* as next_in_tree does */
         node = node->parent;
     prefix_node *above = node;
     while (above != NULL && above->table == NULL)
         above = above->parent;
     if (above != NULL)
-        blocks_foresee(s, above, 0, most);
+        predict_blocks(s, above, 0, most);
     for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node))
         if (node->waiting > 0 && node->table != NULL && node != above)
-            blocks_foresee(s, node, node->first_block, most);
+            predict_blocks(s, node, node->first_block, most);
 }
 
-/* Nothing of what the store has of the node, or of those
- * above it, is on its way: it may enter without waiting. */
+/* Whether no block of the node's path is still being read by the loader. */
 static bool path_ready(llm_session *s, const prefix_node *node) {
     for (; node->parent != NULL && node->table == NULL; node = node->parent) {
         for (int i = 0; i < node->nloads; i++) {
-            load_state state = loader_look(s->loader, node->load_from + (uint64_t)i, node->keys[i]);
+            load_state state =
+                loader_status(s->loader, node->load_from + (uint64_t)i, node->keys[i]);
             if (state == LOAD_COMING || state == LOAD_READING)
                 return false;
         }
@@ -169,26 +151,25 @@ static bool path_ready(llm_session *s, const prefix_node *node) {
     return true;
 }
 
-/* The next node with a request whose path is ready; NULL: none near by. */
+/* The next node with a request whose path is ready; NULL: none within AHEAD_NODES. */
 static prefix_node *node_ready(llm_session *s, prefix_node *node) {
     for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node))
-        if (node->first != NULL && (node->prefetched || node->table != NULL) &&
-            path_ready(s, node))
+        if (node->first != NULL && (node->prefetched || node->table != NULL) && path_ready(s, node))
             return node;
     return NULL;
 }
 
-/* The node's i-th block: from a page that the loader has filled, or else from the store. */
+/* Loads the node's i-th block: from the loader, or, if that has not read it, from the store. */
 static bool load_block(llm_session *s, prefix_node *node, int i) {
     const llm_kv_store *store = &s->options.store;
     int32_t block = node->table[node->first_block + i];
-    load_state state = i < node->nloads
-                           ? loader_take(s->loader, node->load_from + (uint64_t)i, node->keys[i], block)
-                           : LOAD_UNKNOWN;
+    load_state state = i < node->nloads ? loader_take(s->loader, node->load_from + (uint64_t)i,
+                                                      node->keys[i], block)
+                                        : LOAD_UNKNOWN;
     if (state != LOAD_UNKNOWN)
         return state == LOAD_HERE;
     llm_kv_id id;
-    kv_id_fill(s, node, i, &id);
+    session_kv_id(s, node, i, &id);
     double start = clock_ms();
     if (!store->get(store->ctx, &id, s->block_bytes, s->block_size))
         return false;
@@ -198,8 +179,8 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
     return true;
 }
 
-/* Leading full blocks of a node that has just become
- * resident; returns its tokens that need no computing. */
+/* Loads the leading full blocks of a node that has just become resident. Returns the number of its
+ * tokens whose KV they hold. */
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
     if (s->options.store.get == NULL || !s->runs_model || node->is_private ||
@@ -210,7 +191,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     int full = prefix_full_blocks(node);
     while (loaded < full && load_block(s, node, loaded))
         loaded++;
-    if (node->nloads > loaded) /* behind one that was missing */
+    if (node->nloads > loaded) /* after a missing block the others are of no use */
         loader_drop(s->loader, node->load_from + (uint64_t)loaded, node->nloads - loaded);
     node->nloads = 0;
     node->loaded_blocks = node->stored_blocks = loaded;
@@ -220,7 +201,8 @@ static int load_blocks(llm_session *s, prefix_node *node) {
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-/* Gives a node its blocks and the shared part of its first one. */
+/* Makes a node resident, loads what the store has of it, and has the shared part of its first block
+ * copied from its parent. false: no blocks. */
 static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
     if (!prefix_make_resident(&s->tree, node, extra))
         return false;
@@ -229,16 +211,15 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
     s->figures.reused_disk += (uint64_t)node->computed;
     int shared = node->start % LLM_BLOCK_TOKENS;
     if (shared != 0 && node->loaded_blocks == 0) {
-        GROW(s->pass.copies, s->pass.ncopies, s->copies_cap);
-        s->pass.copies[s->pass.ncopies++] =
-            (pass_copy){.from = node->parent->table[node->first_block],
-                        .to = node->table[node->first_block],
-                        .tokens = shared};
+        pass_copy copy = {.from = node->parent->table[node->first_block],
+                          .to = node->table[node->first_block],
+                          .tokens = shared};
+        ARRAY_PUSH(s->pass.copies, s->pass.ncopies, s->copies_cap, copy);
     }
     return true;
 }
 
-/* Rows for the node's tokens that have no KV yet; false when the pass is full before its end. */
+/* Adds rows for the node's tokens that have no KV yet. false: the pass is full before its end. */
 static bool node_place(llm_session *s, request *r, prefix_node *node, bool prompt) {
     int n = BASE_MIN(node->count - node->computed, BASE_MAX(rows_left(s), 0));
     for (int i = 0; i < n; i++) {
@@ -251,16 +232,14 @@ static bool node_place(llm_session *s, request *r, prefix_node *node, bool promp
         r->computed += n;
         s->figures.computed_tokens += (uint64_t)n;
     }
-    if (n > 0 && node->computed == node->count) {
-        GROW(s->finished_nodes, s->nfinished, s->finished_cap);
-        s->finished_nodes[s->nfinished++] = node;
-    }
+    if (n > 0 && node->computed == node->count)
+        ARRAY_PUSH(s->finished_nodes, s->nfinished, s->finished_cap, node);
     return node->computed == node->count;
 }
 
 typedef enum placed { PLACED, PASS_FULL, NO_BLOCKS } placed;
 
-/* Places what is missing on the path down to `node`. */
+/* Adds rows for all tokens without KV on the path from the root to `node`. */
 static placed path_place(llm_session *s, request *r, prefix_node *node) {
     if (node->parent == NULL)
         return PLACED;
@@ -274,7 +253,8 @@ static placed path_place(llm_session *s, request *r, prefix_node *node) {
     return node_place(s, r, node, true) ? PLACED : PASS_FULL;
 }
 
-/* The prompt's last token is a row of this pass: just placed, or run once more for its logits. */
+/* Ensures that the pass's last row is the prompt's last token. A token that has its KV already runs
+ * again, for its logits. */
 static void last_row_ensure(llm_session *s, request *r) {
     const pass *p = &s->pass;
     const prefix_node *end = r->end;
@@ -288,8 +268,8 @@ static void last_row_ensure(llm_session *s, request *r) {
     s->figures.computed_tokens++;
 }
 
-/* Greedy text needs the likeliest token alone; a draw a few
- * of them, where the backend weighs the rest, else all. */
+/* Wants the logits of the next token of free text: greedy, the largest; for a draw, the largest few
+ * if the backend adds the weight of all, else all. */
 static void text_want(llm_session *s, request *r) {
     const llm_sampling *q = &r->sampling;
     int vocab = s->engine->info.vocab, most = BASE_MIN((int)PASS_DRAW, vocab), top = 1;
@@ -323,7 +303,8 @@ static void prompt_wants(llm_session *s, request *r) {
     }
 }
 
-/* The literals' inner branches, each a private node below the prompt or its parent segment. */
+/* Adds rows for the guide's segments, each a private node below the prompt or its parent segment,
+ * and wants for the branches at their ends. */
 static placed segments_place(llm_session *s, request *r) {
     const llm_guide *g = r->guide;
     while (s->runs_model && g != NULL && r->segments_placed < g->nsegments) {
@@ -347,18 +328,14 @@ static placed segments_place(llm_session *s, request *r) {
     return PLACED;
 }
 
-/* How many tokens an answer may add behind its prompt
- * (CHOICE: none, its segments have their own nodes). */
+/* Room for decoded tokens after the prompt; none for CHOICE, whose segments have their own
+ * nodes. */
 static int answer_room(const llm_session *s, const request *r) {
-    if (!s->runs_model || r->raw != NULL)
-        return 0;
-    if (r->guide == NULL)
-        return r->max_tokens;
-    return r->guide->kind == LLM_GUIDE_CHOICE ? 0
-                                              : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
+    bool decodes = s->runs_model && r->raw == NULL && !request_is_choice(r);
+    return decodes ? request_answer_tokens(r) : 0;
 }
 
-/* The prompt's tokens that the store would keep, and nothing of an answer. */
+/* Adds rows for the part of the prompt that the store would keep; no answer is computed. */
 static placed warm_place(llm_session *s, request *r) {
     prefix_node *node = r->end;
     while (node->parent != NULL && node->fanout < 2 && !s->options.store.keep_all)
@@ -371,9 +348,9 @@ static placed warm_place(llm_session *s, request *r) {
 static placed prompt_place(llm_session *s, request *r) {
     if (s->options.warm_only && s->runs_model && r->raw == NULL)
         return warm_place(s, r);
-    if (!r->arrived && r->branches_left == 0 && r->guide != NULL &&
-        r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && !s->options.keep_logits)
-        return PLACED; /* one literal: nothing to ask */
+    if (!r->arrived && r->branches_left == 0 && request_is_choice(r) && s->runs_model &&
+        !s->options.keep_logits)
+        return PLACED; /* one literal: no logits are needed */
     if (r->segments_placed == 0 && !r->arrived) {
         placed path = path_place(s, r, r->end);
         if (path != PLACED)
@@ -392,8 +369,8 @@ static placed prompt_place(llm_session *s, request *r) {
     return segments_place(s, r);
 }
 
-/* The row of a token just decoded; of the prompt's
- * last token where the first is to be drawn once more. */
+/* Adds the row of the last decoded token, or of the prompt's last token where the first draw is
+ * repeated with all logits. */
 static void token_place(llm_session *s, request *r) {
     const prefix_node *last = r->tail->count > 0 ? r->tail : r->end;
     int at = last->count - 1;
@@ -437,11 +414,16 @@ static request *node_take(prefix_node *node) {
     return r;
 }
 
-/* A node whose KV is on its way yields to one that is ready; where there is none, a pass that has
- * enough to do runs first (NULL), and else the node is waited for. */
-static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
+request *schedule_take_waiting(llm_session *s) {
+    prefix_node *root = &s->tree.root;
+    return root->waiting > 0 ? node_take(first_waiting(root)) : NULL;
+}
+
+/* `node` if none of its KV is still being read; else the next node that is ready; else NULL if the
+ * pass is a quarter full and may run first; else `node`, whose KV is then waited for. */
+static prefix_node *node_or_ready_one(llm_session *s, prefix_node *node) {
     if (node->table == NULL && !node->prefetched)
-        look_ahead(s);
+        read_ahead(s);
     if (path_ready(s, node))
         return node;
     prefix_node *ready = node_ready(s, node);
@@ -450,33 +432,24 @@ static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
     return ready != NULL || busy ? ready : node;
 }
 
-/* Depth first from the cursor: down where someone waits, else up. */
+/* The next request of the depth-first walk; NULL: none, or the pass should run first. */
 static request *next_in_tree(llm_session *s) {
     prefix_node *node = s->cursor;
     while (node != NULL && node->waiting == 0)
         node = node->parent;
-    while (node != NULL && node->first == NULL) {
-        prefix_node *child = node->first_child;
-        while (child != NULL && child->waiting == 0)
-            child = child->next;
-        assert(child != NULL);
-        node = child;
-    }
     if (node == NULL)
         return NULL;
-    s->cursor = node;
-    if (s->loader != NULL && (node = node_yielding(s, node)) == NULL)
+    s->cursor = node = first_waiting(node);
+    if (s->loader != NULL && (node = node_or_ready_one(s, node)) == NULL)
         return NULL;
     s->cursor = node;
     return node_take(node);
 }
 
-/* Tokens of the prompt as the tree sees it, in s->scratch. */
-static int session_flatten(llm_session *s, const request *r) {
-    if (s->scratch_cap < r->prompt_tokens + 1) {
-        s->scratch_cap = r->prompt_tokens * 2 + 64;
-        s->scratch = mem_realloc(s->scratch, sizeof(llm_token) * (size_t)s->scratch_cap);
-    }
+/* Writes the prompt's tokens, with BOS and the guide's prefix, to s->scratch. Returns their
+ * number. */
+static int prompt_flatten(llm_session *s, const request *r) {
+    ARRAY_RESERVE(s->scratch, r->prompt_tokens + 1, s->scratch_cap);
     int n = 0;
     if (r->raw != NULL) {
         memcpy(s->scratch, r->raw, sizeof(llm_token) * (size_t)r->prompt_tokens);
@@ -504,10 +477,10 @@ static uint64_t request_seed(const llm_session *s, const request *r) {
     return hash64(s->scratch, sizeof(llm_token) * (size_t)r->prompt_tokens, r->sampling.seed);
 }
 
-/* From the queue into the tree. NONE: a prompt of its own that nobody can share. */
+/* Moves a request from the queue into the tree. NONE: as a private node, which is not shared. */
 static request *request_enter(llm_session *s) {
     request *r = list_pop(&s->queue);
-    int n = session_flatten(s, r);
+    int n = prompt_flatten(s, r);
     r->sample_seed = request_seed(s, r);
     r->end = s->options.reuse == LLM_REUSE_NONE
                  ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
@@ -521,7 +494,7 @@ static bool window_open(const llm_session *s) {
     return s->queue.count > 0 && (s->options.window == 0 || s->in_window < s->options.window);
 }
 
-/* All that the window takes, each waiting at the node where it ends. */
+/* Fills the window: each request waits in the list of the node where its prompt ends. */
 static void requests_enter(llm_session *s) {
     while (window_open(s)) {
         request *r = request_enter(s);
@@ -539,18 +512,17 @@ static request *next_request(llm_session *s) {
 }
 
 static void live_add(llm_session *s, request *r) {
-    GROW(s->live, s->nlive, s->live_cap);
-    s->live[s->nlive++] = r;
+    ARRAY_PUSH(s->live, s->nlive, s->live_cap, r);
     r->live = true;
 }
 
-/* A prompt that cannot have its branches and fit: it
- * starts anew as one private node, with all else evicted. */
+/* Restarts a prompt that does not fit beside the nodes on its path, which each waste part of a
+ * block: as one private node, with all others evicted. */
 static void request_isolate(llm_session *s, request *r) {
     answer_nodes_release(s, r);
     prefix_count(&s->tree, r->end, -1, 0, -1);
     prefix_prune(&s->tree, r->end, true, true);
-    int n = session_flatten(s, r);
+    int n = prompt_flatten(s, r);
     r->end = prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n);
     prefix_count(&s->tree, r->end, 1, 0, 1);
     request_restart(r);
@@ -570,7 +542,7 @@ bool schedule_fill(llm_session *s) {
     }
     if (s->loader != NULL) {
         requests_enter(s);
-        look_ahead(s);
+        read_ahead(s);
     }
     bool isolated = false;
     while (rows_left(s) > 0) {
@@ -590,10 +562,10 @@ bool schedule_fill(llm_session *s) {
             break;
         s->current = NULL;
     }
-    schedule_seal(s);
-    look_ahead(s);
-    blocks_ahead(s);
-    /* others that are live without a row have their answers when the pass is settled */
+    schedule_finish_pass(s);
+    read_ahead(s);
+    predict_next_blocks(s);
+    /* live requests without a row get their answers when this pass's logits are taken */
     return s->pass.nrows > 0 || s->nlive > 1 || s->current == NULL;
 }
 

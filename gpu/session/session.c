@@ -1,8 +1,8 @@
 /*
- * session.c - the public face of a session: submit, step, statistics.
+ * session.c - the public functions of a session: create, submit, step, statistics.
  *
- * Invariant: between calls no pass is in flight, and every request is in exactly one place
- * (session_int.h). The order of work is schedule.c's, the meaning of logits settle.c's.
+ * Invariant: between calls no pass is running, and every request is in exactly one place
+ * (session_int.h). schedule.c decides the order of work, answer.c turns logits into answers.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 #include "session_int.h"
 
-/* MOST_TOKENS: of a prompt, and of an answer; their sum is an int. */
+/* MOST_TOKENS: the most of a prompt, and of an answer, so that their sum is an int. */
 enum { DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32, MOST_TOKENS = (1 << 30) - 1 };
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
 
-/* The least size in the words of buf_append_bytes, two digits at most below ten, that is no less
- * than `bytes`: a hint must hold when it is followed. */
-static size_t size_up(size_t bytes) {
+/* Rounds up to a size that buf_append_bytes prints exactly: the limit that a hint suggests must
+ * still be large enough. */
+static size_t round_up_for_print(size_t bytes) {
     size_t unit = 1;
     while (bytes / unit >= 1024)
         unit *= 1024;
@@ -27,19 +27,19 @@ static size_t size_up(size_t bytes) {
     return (size_t)ceil(n * (double)unit);
 }
 
-static int refuse_memory(size_t given, size_t need, const char *who, err *e) {
+static int refuse_memory(size_t given, size_t need, const char *what, err *e) {
     buf least = {0}, now = {0};
-    buf_append_bytes(&least, size_up(need));
+    buf_append_bytes(&least, round_up_for_print(need));
     buf_append_bytes(&now, given);
-    err_set(e, ERR_LIMIT, "%s needs kv_memory of at least %s; it is %s", who, least.p, now.p);
+    err_set(e, ERR_LIMIT, "%s needs kv_memory of at least %s; it is %s", what, least.p, now.p);
     err_hint(e, "SET kv_memory = '%s', or more", least.p);
     buf_free(&least);
     buf_free(&now);
     return ERR_LIMIT;
 }
 
-/* Whoever cancels, or watches, waits for the end of a pass: a large model's takes fewer tokens. */
-static int pass_tokens_of(const llm_engine *engine) {
+/* Cancelling waits for the end of a pass: its tokens are limited to about a second's work. */
+static int default_pass_tokens(const llm_engine *engine) {
     static const double least = 128, pass_seconds = 1;
     double most = engine->backend->pass_tokens, rate = engine->info.prefill_tok_s;
     return (int)(rate > 0 ? BASE_MIN(BASE_MAX(rate * pass_seconds, least), most) : most);
@@ -53,7 +53,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     llm_session_options *o = &s->options;
     o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : engine->info.kv_memory_bytes;
     o->max_batch = o->max_batch > 0 ? o->max_batch : engine->backend->max_batch;
-    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : pass_tokens_of(engine);
+    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : default_pass_tokens(engine);
     if (o->window == 0 && o->reuse != LLM_REUSE_TREE)
         o->window = DEFAULT_FIFO_WINDOW;
     s->block_size = engine->info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
@@ -82,28 +82,26 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     return 0;
 }
 
-/* As if the requests known so far shared nothing; answers,
- * and prompts that end inside a block, take some more. */
+/* Blocks for the requests known so far if they share nothing, with two more each for its answer and
+ * its last, partly filled block. */
 static int likely_blocks(const llm_session *s) {
     uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->figures.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
 }
 
-/* The model's side of a session waits for the first
- * pass: where all answers are stored there is none. */
+/* Allocates the backend's session data at the first pass: if all answers are stored, there
+ * is none. */
 static int work_begin(llm_session *s, err *e) {
     if (s->failed)
         return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
     if (!s->runs_model || s->work != NULL)
         return 0;
-    /* a pass may run over its prompt tokens by a few
-     * rows: last tokens run again for their logits */
     const llm_session_options *o = &s->options;
     double start = clock_ms();
     work_size size = {.blocks = s->tree.nblocks,
                       .device_blocks = s->device_blocks,
                       .likely_blocks = likely_blocks(s),
-                      .rows = o->pass_tokens + o->max_batch + 64,
+                      .rows = o->pass_tokens + o->max_batch + 64, /* 64: last_row_ensure */
                       .cancel = o->cancel,
                       .wanted = prefix_wanted,
                       .life = prefix_life,
@@ -125,14 +123,14 @@ static void list_free(request_list *list) {
         request_free(r);
 }
 
-/* Counts how far a prompt without an answer has come. */
+/* Adds what is done of a prompt that has no answer yet. */
 static void count_begun(const request *r, llm_figures *st) {
     int begun = BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
     st->prompt_tokens += (uint64_t)begun;
     st->head_tokens += (uint64_t)BASE_MIN(begun, r->head_tokens);
 }
 
-/* Drops every request that has no answer yet; KV of shared nodes stays. */
+/* Drops every unanswered request; the KV of shared nodes is kept. */
 static void drop_unanswered(llm_session *s) {
     list_free(&s->queue);
     for (int i = 0; i < s->nlive; i++) {
@@ -142,23 +140,14 @@ static void drop_unanswered(llm_session *s) {
     }
     s->nlive = 0;
     s->current = NULL;
-    while (s->tree.root.waiting > 0) {
-        prefix_node *node = &s->tree.root;
-        while (node->first == NULL) {
-            node = node->first_child;
-            while (node->waiting == 0)
-                node = node->next;
-        }
-        request *r = node->first;
-        node->first = r->next;
-        node->last = node->first != NULL ? node->last : NULL;
+    request *r;
+    while ((r = schedule_take_waiting(s)) != NULL) {
         schedule_release(s, r);
         request_free(r);
     }
 }
 
-/* Rates worth keeping come from passes that were long enough to measure, short as a session may be.
- */
+/* Records the session's rates, if it ran for long enough to measure them. */
 static void rates_keep(const llm_session *s) {
     const llm_figures *st = &s->figures;
     bool prefill = st->prefill_ms > 100, decode = st->decode_ms > 100;
@@ -185,10 +174,8 @@ void llm_session_free(llm_session *s) {
     free(s->pass.copies);
     free(s->pass.wants);
     free(s->pass.next);
-    free(s->owners);
+    free(s->want_infos);
     free(s->logits);
-    free(s->logits_at);
-    free(s->top_ids);
     free(s->finished_nodes);
     free(s->scratch);
     free(s->block_bytes);
@@ -198,7 +185,7 @@ void llm_session_free(llm_session *s) {
 
 /* ---- submitting ------------------------------------------------------------------------------ */
 
-/* BOS comes first where the prompt starts with a template that does not bring its own. */
+/* Whether BOS is added: the prompt starts with a template whose text does not begin with it. */
 static bool needs_bos(const llm_engine *engine, const llm_request *q) {
     if (!engine->adds_bos || engine->bos < 0 || q->nspans == 0 ||
         q->spans[0]->kind != LLM_SPAN_TEMPLATE)
@@ -207,13 +194,13 @@ static bool needs_bos(const llm_engine *engine, const llm_request *q) {
     return first->count == 0 || first->tokens[0] != engine->bos;
 }
 
-/* Retains the request's spans, each as its place wants it; -1 in `last`: no token so far. */
+/* Retains the request's spans, with SentencePiece's space added where it belongs. */
 static void spans_attach(const llm_engine *engine, request *r, const llm_request *q) {
-    llm_token last = -1;
+    llm_token last = -1; /* no token so far */
     r->nspans = q->nspans;
     r->spans = mem_alloc(sizeof *r->spans * (size_t)BASE_MAX(q->nspans, 1));
     for (int i = 0; i < q->nspans; i++) {
-        llm_span *span = engine_span_behind(engine, q->spans[i], last);
+        llm_span *span = engine_span_after(engine, q->spans[i], last);
         last = span->count > 0 ? span->tokens[span->count - 1] : last;
         r->spans[i] = span;
     }
@@ -223,11 +210,11 @@ static int spans_tokens(llm_span *const *spans, int count) {
     size_t n = 0;
     for (int i = 0; i < count; i++)
         n += spans[i]->count;
-    return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64); /* BOS and the guide's prefix come on top */
+    return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64); /* 64: for BOS and the guide's prefix */
 }
 
-/* The field to leave out first: of those not named in the question the longest, else of the others;
- * -1: there is one left, and a question about nothing has no answer. */
+/* The field to remove first: the longest of those that the question does not name, else the longest
+ * of all. -1: only one is left, which stays. */
 static int field_to_drop(const request *r, const bool *named) {
     int best = -1, fields = 0;
     for (int i = 0; i < r->nspans; i++) {
@@ -242,21 +229,21 @@ static int field_to_drop(const request *r, const bool *named) {
     return fields > 1 ? best : -1;
 }
 
-/* Removes a value and its name; the spans that stay keep their places in `named`. */
+/* Removes a value with its name from the spans, and from `named`. */
 static void field_drop(request *r, int at, bool *named) {
     int from = at > 0 && r->spans[at - 1]->kind == LLM_SPAN_NAME ? at - 1 : at;
     for (int i = from; i <= at; i++) {
         r->prompt_tokens -= (int)r->spans[i]->count;
         llm_span_release(r->spans[i]);
     }
-    size_t behind = (size_t)(r->nspans - at - 1);
-    memmove(r->spans + from, r->spans + at + 1, sizeof *r->spans * behind);
+    size_t after = (size_t)(r->nspans - at - 1);
+    memmove(r->spans + from, r->spans + at + 1, sizeof *r->spans * after);
     if (named != NULL)
-        memmove(named + from, named + at + 1, sizeof *named * behind);
+        memmove(named + from, named + at + 1, sizeof *named * after);
     r->nspans -= at + 1 - from;
 }
 
-/* Leaves fields out until prompt and answer fit, or one is left. */
+/* Removes fields until the prompt has at most `most` tokens, or one field is left. */
 static void fields_fit(request *r, const bool *named, int most) {
     bool *rest = NULL;
     if (named != NULL) {
@@ -271,24 +258,26 @@ static void fields_fit(request *r, const bool *named, int most) {
     free(rest);
 }
 
-static int answer_tokens(const request *r) {
+int request_answer_tokens(const request *r) {
     if (r->guide == NULL)
         return r->max_tokens;
-    return r->guide->kind == LLM_GUIDE_CHOICE ? r->guide->longest : GUIDE_MAX_DIGITS + 4;
+    return request_is_choice(r) ? r->guide->longest
+                                : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
 }
 
-/* Streaming attention reads on beyond the context; positions then end where an int does. */
+/* The most tokens of a prompt with its answer. Streaming attention is not limited to the
+ * context. */
 static int context_limit(const llm_session *s) {
     const llm_model_info *info = &s->engine->info;
     return info->attention == LLM_ATTENTION_STREAMING ? (int)MOST_TOKENS : info->context;
 }
 
 static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
-    int context = context_limit(s), answer = answer_tokens(r);
+    int context = context_limit(s), answer = request_answer_tokens(r);
     if (s->options.truncate)
         fields_fit(r, named, context - answer);
     s->figures.truncated += r->shortened;
-    const char *left = s->options.truncate ? ", with no field left to leave out" : "";
+    const char *left = s->options.truncate ? ", and no more fields can be removed" : "";
     if (r->prompt_tokens + answer > context && answer == 0)
         return err_set(e, ERR_LIMIT, "a prompt of %d tokens exceeds the model's context of %d%s",
                        r->prompt_tokens, context, left);
@@ -298,14 +287,12 @@ static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
             "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d%s",
             r->prompt_tokens, answer, context, left);
     }
-    /* the answer's literals may need a block a branch */
-    int segments =
-        r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE ? 2 * r->guide->longest : 2;
+    int segments = request_is_choice(r) ? 2 * r->guide->longest : 2; /* blocks of the literals */
     int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
     if (need > s->device_blocks) {
-        char who[80];
-        snprintf(who, sizeof who, "a prompt of %d tokens with its answer", r->prompt_tokens);
-        return refuse_memory(s->kv_budget_bytes, (size_t)need * s->block_size, who, e);
+        char what[80];
+        snprintf(what, sizeof what, "a prompt of %d tokens with its answer", r->prompt_tokens);
+        return refuse_memory(s->kv_budget_bytes, (size_t)need * s->block_size, what, e);
     }
     return 0;
 }
@@ -339,12 +326,12 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     r->head_tokens = q->head_tokens;
     request_restart(r);
     int code = r->prompt_tokens > 0 ? fit_check(s, r, q->named, e)
-                                    : err_set(e, ERR_LIMIT, "a prompt without a token");
+                                    : err_set(e, ERR_LIMIT, "the prompt is empty");
     if (code != 0) {
         request_free(r);
         return code;
     }
-    r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
+    r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(request_answer_tokens(r), 1));
     s->figures.requests++;
     s->submitted_tokens += (uint64_t)r->prompt_tokens;
     list_push(&s->queue, r);
@@ -354,13 +341,23 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
 /* ---- stepping -------------------------------------------------------------------------------- */
 
 bool session_store_pays(const llm_session *s) {
-    static const double read_bytes_ms = 2e6; /* of a disk, without the page cache */
+    static const double read_bytes_ms = 2e6; /* a disk's rate, without the page cache */
     double read_ms = (double)s->block_size / read_bytes_ms;
     return s->options.store.keep_all || s->options.warm_only || s->ms_per_token <= 0 ||
            s->ms_per_token * LLM_BLOCK_TOKENS > read_ms;
 }
 
-/* What reading a block costs where computing one is 1, once both were seen. */
+void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_id *id) {
+    hash128 seed = s->engine->info.fingerprint;
+    int b = node->start / LLM_BLOCK_TOKENS + i;
+    *id = (llm_kv_id){.fingerprint = seed, .depth = b, .fanout = node->fanout};
+    id->key = node->keys[i];
+    id->parent = i > 0 ? node->keys[i - 1] : prefix_key(node->parent, b - 1, seed);
+    id->cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
+    prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
+}
+
+/* Updates the cost of reading a block relative to computing one, once both have been measured. */
 static void read_cost_update(llm_session *s) {
     double ms = s->read_ms;
     uint64_t blocks = s->reads;
@@ -370,7 +367,7 @@ static void read_cost_update(llm_session *s) {
         s->tree.read_cost = ms / (double)blocks / (s->ms_per_token * LLM_BLOCK_TOKENS);
 }
 
-/* Offers the full blocks of the nodes that the pass completed. */
+/* Offers the full blocks of the nodes that the pass completed to the store. */
 static int store_offer(llm_session *s, err *e) {
     const llm_kv_store *store = &s->options.store;
     int code = 0;
@@ -379,17 +376,12 @@ static int store_offer(llm_session *s, err *e) {
         prefix_node *node = s->finished_nodes[i];
         if (node->is_private || (node->fanout < 2 && !store->keep_all))
             continue;
-        hash128 seed = s->engine->info.fingerprint;
-        prefix_make_keys(node, seed);
+        prefix_make_keys(node, s->engine->info.fingerprint);
         int full = prefix_full_blocks(node);
         for (int b = node->loaded_blocks; b < full && code == 0; b++) {
-            int depth = node->first_block + b;
-            llm_kv_id id = {
-                .fingerprint = seed, .depth = depth, .fanout = node->fanout, .key = node->keys[b]};
-            id.parent = b > 0 ? node->keys[b - 1] : prefix_key(node->parent, depth - 1, seed);
-            id.cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
-            prefix_tokens(node, depth * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id.tokens);
-            code = s->engine->backend->kv_read(s->engine, s->work, node->table[depth],
+            llm_kv_id id;
+            session_kv_id(s, node, b, &id);
+            code = s->engine->backend->kv_read(s->engine, s->work, node->table[id.depth],
                                                s->block_bytes, e);
             if (code == 0) {
                 store->put(store->ctx, &id, s->block_bytes, s->block_size);
@@ -424,13 +416,12 @@ static int pass_run(llm_session *s, err *e) {
     return code;
 }
 
-/* A damaged file, or one that overflows in this precision, must not look like an opinion. */
+/* A damaged file, or one that overflows in this precision, must give an error, not an answer. */
 static int soundness_check(llm_session *s, err *e) {
     if (!s->unsound)
         return 0;
     s->failed = true;
-    return err_set(e, ERR_MODEL, "'%s' computes no numbers: its logits are NaN or infinite",
-                   s->engine->info.path);
+    return err_set(e, ERR_MODEL, "'%s' produced NaN or infinite logits", s->engine->info.path);
 }
 
 static int one_pass(llm_session *s, err *e) {
@@ -444,7 +435,7 @@ static int one_pass(llm_session *s, err *e) {
     s->most_blocks = BASE_MAX(s->most_blocks, s->tree.nblocks - s->tree.nfree);
     code = pass_run(s, e);
     if (code == 0)
-        session_settle(s);
+        session_take_logits(s);
     return code != 0 ? code : soundness_check(s, e);
 }
 
@@ -522,7 +513,7 @@ static void log_softmax(float *x, int n) {
 int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e) {
     const llm_model_info *info = &s->engine->info;
     if (!s->runs_model)
-        return err_set(e, ERR_UNSUPPORTED, "%s gives no logits", info->name);
+        return err_set(e, ERR_UNSUPPORTED, "the model %s has no logits", info->name);
     size_t need = count / LLM_BLOCK_TOKENS + 1;
     if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->device_blocks) {
         return err_set(e, ERR_LIMIT,
@@ -545,11 +536,11 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
     while (code == 0 && !placed) {
         schedule_reset_pass(s);
         placed = schedule_fill_one(s, &r);
-        schedule_seal(s);
+        schedule_finish_pass(s);
         if (s->pass.nrows == 0)
             code = err_set(e, ERR_FULL, "kv_memory is full of live sequences");
         else if ((code = pass_run(s, e)) == 0)
-            session_settle(s);
+            session_take_logits(s);
     }
     schedule_release(s, &r);
     code = code != 0 ? code : soundness_check(s, e);
@@ -562,25 +553,17 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
 
 enum { PREFIX_TEXT_BYTES = 200, PREFIX_TEXT_TOKENS = 64 };
 
-/* Keeps the widest `capacity` nodes, widest first. */
+/* Fills best with the `capacity` shared nodes of largest fanout, largest first. */
 static int widest_nodes(const prefix_node *root, const prefix_node **best, int capacity) {
     int n = 0;
-    const prefix_node *node = root->first_child;
-    while (node != NULL && node != root) {
-        if (!node->is_private && node->fanout > 1 &&
-            (n < capacity || node->fanout > best[n - 1]->fanout)) {
-            int at = n < capacity ? n++ : n - 1;
-            for (; at > 0 && best[at - 1]->fanout < node->fanout; at--)
-                best[at] = best[at - 1];
-            best[at] = node;
-        }
-        if (node->first_child != NULL) {
-            node = node->first_child;
+    for (const prefix_node *node = root; node != NULL; node = prefix_next(node, true)) {
+        if (node == root || node->is_private || node->fanout < 2 ||
+            (n == capacity && node->fanout <= best[n - 1]->fanout))
             continue;
-        }
-        while (node != root && node->next == NULL)
-            node = node->parent;
-        node = node != root ? node->next : node;
+        int at = n < capacity ? n++ : n - 1;
+        for (; at > 0 && best[at - 1]->fanout < node->fanout; at--)
+            best[at] = best[at - 1];
+        best[at] = node;
     }
     return n;
 }

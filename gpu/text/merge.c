@@ -1,10 +1,9 @@
 /*
- * merge.c - the merge loop of byte-pair encoding, over a hash table of pairs.
+ * merge.c - the merge loop of byte-pair encoding (BPE), over a hash table of pairs.
  *
- * Invariant: the result is that of always merging the pair of lowest rank, the leftmost of equals,
- * whichever of the two loops below runs. Pieces are mostly words of a few symbols, for which
- * scanning beats any queue; long ones (CJK runs, SentencePiece text) take a heap, so that no input
- * is quadratic.
+ * Invariant: the result is that of merging the pair of lowest rank, the leftmost of equals, until
+ * none is left. Both loops below give it: short pieces (words) are scanned for the best pair each
+ * time; long ones (CJK runs, SentencePiece text) use a heap, so that no input takes quadratic time.
  *
  *   slots  [left | right | rank | merged] …   16 bytes each, open addressing, at most half full;
  *                                             a left of -1 is an empty slot
@@ -125,12 +124,12 @@ static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
 
 /* ---- many symbols --------------------------------------------------------------------------- */
 
-/* Symbols form a list in place of an array: next[i] is
- * the symbol after i, a merged-away one has id DEAD. */
+/* A pair in the heap. Symbols form a linked list: next[i] is the index of the symbol after i; a
+ * symbol that was merged into its left neighbour has id DEAD. */
 typedef struct candidate {
     uint32_t rank;
-    uint32_t at;         /* the left symbol, which is also the order of equals */
-    int32_t left, right; /* the ids when queued: a candidate that no longer fits is dropped */
+    uint32_t at;         /* index of the left symbol; equal ranks merge in this order */
+    int32_t left, right; /* ids when it was added: skipped if they have changed since */
 } candidate;
 
 static inline bool merges_before(const merge_table *m, candidate a, candidate b) {
@@ -151,12 +150,13 @@ static void candidate_add(const merge_table *m, candidate *heap, size_t *n, cons
 
 static size_t merge_long(const merge_table *m, int32_t *ids, size_t n) {
     uint32_t *next = mem_alloc(2 * n * sizeof *next), *previous = next + n;
-    /* Each merge queues at most two candidates and ends one symbol. */
+    /* n - 1 candidates at first, and at most two more per merge, of which there are n - 1 at
+     * most */
     candidate *heap = mem_alloc(3 * n * sizeof *heap);
     size_t queued = 0;
     for (uint32_t i = 0; i < n; i++) {
         next[i] = i + 1;
-        previous[i] = i - 1; /* of the first: never read */
+        previous[i] = i - 1; /* previous[0] is not read */
         if (i + 1 < n)
             candidate_add(m, heap, &queued, ids, i, i + 1);
     }

@@ -1,12 +1,12 @@
 /*
- * pretokenize.c - cuts text into the pieces within which BPE merges, by the pattern a GGUF file
- * names.
+ * pretokenize.c - splits text into the pieces within which BPE merges, by the pattern that a GGUF
+ * file names.
  *
- * Invariant: the pieces, in order, are the text, whatever its bytes. The table below is the only
- * place that knows a pre-tokenizer's name. White space is spelled out, because PCRE2's \s is ASCII
- * only without UCP, and with UCP it is slower and has one character (U+180E) too many. Where the
- * original splits twice (digits singly, then GPT-2's pattern within what is left), one pattern with
- * the same result stands here.
+ * Invariant: the concatenated pieces are the text, for any bytes. The table below is the only place
+ * that has the names of pre-tokenizers. The patterns list white space explicitly: PCRE2's \s is
+ * ASCII without UCP; with UCP it is slower and includes U+180E, which the originals do not. Where
+ * an original splits twice (at single digits, then by GPT-2's pattern), one pattern with the same
+ * result replaces both.
  */
 #include "tokenizer_parts_int.h"
 
@@ -21,15 +21,14 @@
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define SUFFIX "'s|'t|'re|'ve|'m|'ll|'d"
 #define LEAD "[^\\r\\n\\p{L}\\p{N}]?"
-/* Trailing space of a run goes with the next word. */
+/* The last space of a run belongs to the next word. */
 #define BLANKS "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
 #define LINES "[" SPACE "]*[\\r\\n]+|"
 #define CASED(suffix)                                                                              \
     LEAD "[" UPPER "]*[" LOWER "]+" suffix "|" LEAD "[" UPPER "]+[" LOWER "]*" suffix
 
 #define GPT2 SUFFIX "| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" BLANKS
-/* A digit ends the stretch that GPT-2's pattern sees, so spaces before one are "trailing" as well.
- */
+/* GPT-2's pattern sees the text between digits, so spaces before a digit are at its end. */
 #define DIGITS_GPT2                                                                                \
     SUFFIX "| ?\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]+(?![^" SPACE                 \
            "\\p{N}])|[" SPACE "]+"
@@ -91,7 +90,7 @@ int pretokenizer_new(str name, pretokenizer **out, err *e) {
     *out = NULL;
     const pre_row *row = find_row(name);
     if (!row)
-        return err_set(e, ERR_UNSUPPORTED, "the model's pre-tokenizer \"%.*s\" is not known",
+        return err_set(e, ERR_UNSUPPORTED, "the model's pre-tokenizer \"%.*s\" is not supported",
                        (int)BASE_MIN(name.n, 80u), name.p);
     int code;
     PCRE2_SIZE at;
@@ -104,8 +103,7 @@ int pretokenizer_new(str name, pretokenizer **out, err *e) {
     pretokenizer *p = mem_zalloc(sizeof *p);
     p->row = row;
     p->code = compiled;
-    /* Where the system forbids it (or the library lacks it),
-     * matching is interpreted: slower, the same pieces. */
+    /* Without JIT (forbidden by the system, or not in the library) matching is slower. */
     p->jit = pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE) == 0;
     *out = p;
     return 0;
@@ -141,18 +139,17 @@ void pieces_open(pieces *w, const pretokenizer *p, str text) {
     *w = (pieces){.p = p, .text = text};
     w->match = pcre2_match_data_create(1, NULL);
     if (!w->match)
-        abort(); /* out of memory, as in base.h's small allocations */
+        abort(); /* out of memory, as mem_alloc does */
 }
 
 void pieces_close(pieces *w) {
     pcre2_match_data_free(w->match);
 }
 
-/* Matches at w->at within the valid run. Returns the bytes of the piece. */
+/* The length of the piece at w->at, within the valid run. */
 static size_t match_piece(pieces *w) {
     PCRE2_SPTR subject = (PCRE2_SPTR)w->text.p;
-    /* The run was checked in pieces_next; without the flag each call would check all of it again.
-     */
+    /* pieces_next checked the run; without the flag every call would check it again */
     uint32_t flags = PCRE2_NO_UTF_CHECK;
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (w->p->jit)
@@ -163,11 +160,11 @@ static size_t match_piece(pieces *w) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(w->match);
     if (rc >= 0 && ends[1] > w->at)
         return ends[1] - w->at;
-    /* nothing fits here (every pattern takes any character): pass it alone */
+    /* no match (which the patterns do not allow): one character is a piece */
     return valid_step(w->text, w->at);
 }
 
-/* Bytes from `at` on that are all valid, or all invalid, UTF-8. */
+/* Length of the run from `at` on that is valid, or invalid, UTF-8. */
 static size_t run_bytes(str text, size_t at, bool valid) {
     size_t end = at;
     while (end < text.n) {

@@ -1,13 +1,11 @@
 /*
- * template.c - the table of prompt templates: what stands before and after the text of one user
- * turn.
+ * template.c - the table of prompt templates: the text before and after one user message.
  *
- * Chat files carry a Jinja program. It is not run: its family is told by marker strings in it,
- * which every program of that family must contain, and the row states what the program renders for
- * a lone user message with the generation prompt (tests render the programs with jinja2 and
- * compare). Rows go from special to general: the first whose markers all occur is taken. A date in
- * a rendering is the one that the program itself falls back to, so that an answer never depends on
- * the day. BOS is the tokenizer's business.
+ * The file of a chat model has a Jinja program. It is not run: marker strings in it identify its
+ * family, and the family's row has what the program renders for a single user message with the
+ * generation prompt (tests render the programs with jinja2 and compare). Rows go from special to
+ * general; the first whose markers all occur is used. A date in a rendering is the program's own
+ * default, so that answers do not depend on the day. BOS is left to the tokenizer.
  */
 #include "tokenizer_int.h"
 
@@ -28,7 +26,7 @@ typedef struct chat_row {
     llm_template t;
 } chat_row;
 
-/* The literals of one row: str's initialiser, which STR is not. */
+/* A str initializer for static tables, where STR is not a constant. */
 #define TEXT(literal)                                                                              \
     { (literal), sizeof(literal) - 1 }
 #define CHAT(marker, and_marker, family, before, after)                                            \
@@ -43,7 +41,7 @@ static const chat_row chat_rows[] = {
     CHAT("<|im_start|>", QWEN25, "chatml", CHATML_SYSTEM(QWEN25) CHATML_USER, CHATML_REPLY),
     CHAT("<|im_start|>", QWEN2 "<|im_end|>", "chatml", CHATML_SYSTEM(QWEN2) CHATML_USER,
          CHATML_REPLY),
-    /* Answers are short: the thinking that such models may do is closed before it starts. */
+    /* Answers are short: an empty thinking section keeps such models from starting one. */
     CHAT("<|im_start|>", "enable_thinking", "chatml", CHATML_USER,
          CHATML_REPLY "<think>\n\n</think>\n\n"),
     CHAT("<|im_start|>", NULL, "chatml", CHATML_USER, CHATML_REPLY),

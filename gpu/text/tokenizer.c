@@ -1,19 +1,20 @@
 /*
- * tokenizer.c - loads a vocabulary, finds special tokens in text, hands the rest to BPE or
+ * tokenizer.c - loads a vocabulary; finds special tokens in text and encodes the rest as BPE or
  * SentencePiece; decodes.
  *
- * Invariant: text that is not ours (parse_special false) never becomes a guarded token: neither is
- * it searched for, nor are guarded tokens in the tables that merging looks into. Guarded are
- * control tokens, whatever ends an answer, and the markup of the file's own chat template, even
- * where a converter marked it as user-defined. Other user-defined tokens (runs of line breaks, HTML
- * tags of gemma) are ordinary text, found before any splitting.
+ * Invariant: text from data (parse_special false) never becomes a guarded token: it is not searched
+ * for them, and merging cannot produce them. Guarded are control tokens, tokens that end an answer,
+ * and the markup of the file's chat template, even if a converter marked it as user-defined. Other
+ * user-defined tokens (runs of line breaks, HTML tags of gemma) are ordinary text, found before any
+ * splitting.
  */
 #include "tokenizer_parts_int.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Real ones stay under 200 bytes; loading looks at all cuts of a token. */
+/* Real tokens have less than 200 bytes. Loading tries every division of a token into two. */
 enum { LONGEST_TOKEN = 4096 };
 
 /* ---- the vocabulary ------------------------------------------------------------------------- */
@@ -25,7 +26,7 @@ int32_t vocab_find(const tokenizer *t, str text) {
     return s ? (int32_t)s->item : -1;
 }
 
-/* Whether plain text may become the token by merging. */
+/* Whether merging plain text may produce the token. */
 static bool merges_into(const tokenizer *t, int32_t id) {
     if (token_is(t, id, TOKEN_IS_GUARDED) || t->texts[id].n == 0)
         return false;
@@ -53,7 +54,8 @@ static int load_texts(tokenizer *t, const gguf *g, err *e) {
         !gguf_array_strs(&array, scratch, &texts) || array.count == 0)
         rc = err_set(e, ERR_CORRUPT, "the model file has no vocabulary (tokenizer.ggml.tokens)");
     else if (array.count > INT32_MAX / 4)
-        rc = err_set(e, ERR_CORRUPT, "the model's vocabulary is absurdly large");
+        rc = err_set(e, ERR_CORRUPT, "the model's vocabulary is too large: %" PRIu64 " tokens",
+                     array.count);
     if (rc == 0) {
         t->n = (int)array.count;
         t->texts = ARENA_ARRAY(t->mem, str, t->n);
@@ -61,12 +63,14 @@ static int load_texts(tokenizer *t, const gguf *g, err *e) {
         t->flags = ARENA_ARRAY(t->mem, uint8_t, t->n);
         if (gguf_get_array(g, "tokenizer.ggml.token_type", &array) &&
             (array.count != (uint64_t)t->n || !gguf_array_i32(&array, scratch, &kinds)))
-            rc = err_set(e, ERR_CORRUPT, "the model's token types do not fit its vocabulary");
+            rc = err_set(e, ERR_CORRUPT,
+                         "the model's token types do not match its vocabulary in number or type");
     }
     for (int32_t id = 0; rc == 0 && id < t->n; id++) {
         if (texts[id].n > LONGEST_TOKEN) {
-            rc = err_set(e, ERR_CORRUPT, "token %d of the model's vocabulary is %zu bytes long",
-                         (int)id, texts[id].n);
+            rc =
+                err_set(e, ERR_CORRUPT, "token %d of the model's vocabulary is too long: %zu bytes",
+                        (int)id, texts[id].n);
             break;
         }
         t->texts[id] = str_copy(t->mem, texts[id]);
@@ -79,7 +83,7 @@ static int load_texts(tokenizer *t, const gguf *g, err *e) {
 
 /* ---- control tokens ------------------------------------------------------------------------- */
 
-/* Tokens that converters are known to leave as user-defined or even normal ones. */
+/* Control tokens that some converters mark as user-defined or normal. */
 static const struct {
     const char *text;
     bool ends;
@@ -121,7 +125,7 @@ static void flag_by_text(tokenizer *t, int32_t id, str chat_template) {
         t->flags[id] |= TOKEN_IS_GUARDED;
 }
 
-/* An id of the file, flagged; -1 when absent. */
+/* Reads a token id from the file and sets its flags. -1: the file has none. */
 static int load_id(tokenizer *t, const gguf *g, const char *key, uint8_t flags, int32_t *out,
                    err *e) {
     uint64_t id;
@@ -173,7 +177,7 @@ static int by_first_byte(const void *a, const void *b) {
     return x->id < y->id ? -1 : 1;
 }
 
-/* User-defined tokens of SentencePiece files may write their spaces as marks. */
+/* The text to search for: user-defined tokens of SentencePiece files may have marks for spaces. */
 static str special_text(tokenizer *t, int32_t id) {
     if (!t->sentencepiece || t->kinds[id] != TOKEN_USER_DEFINED)
         return t->texts[id];
@@ -203,7 +207,7 @@ static void index_specials(tokenizer *t) {
         t->special_from[byte + 1] += t->special_from[byte];
 }
 
-/* The longest special token that `text` starts with, or NULL. */
+/* The longest special token that `text` begins with, or NULL. */
 static const special_token *special_at(const tokenizer *t, str text, bool guarded_too) {
     unsigned char first = (unsigned char)text.p[0];
     for (uint32_t i = t->special_from[first]; i < t->special_from[first + 1]; i++) {
@@ -277,7 +281,7 @@ void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool seg
                       llm_token **ids, size_t *count, size_t *cap) {
     token_list out = {ids, count, cap};
     size_t from = 0, at = 0;
-    bool prefix = segment_start; /* SentencePiece's prefix comes back after each control token */
+    bool prefix = segment_start; /* SentencePiece adds its space again after each control token */
     bool search = parse_special || t->plain_has_specials;
     while (search && at < text.n) {
         const special_token *s = special_at(t, (str){text.p + at, text.n - at}, parse_special);
@@ -286,7 +290,7 @@ void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool seg
             continue;
         }
         bool guarded = token_is(t, s->id, TOKEN_IS_GUARDED);
-        if (at > from || (prefix && !guarded)) /* what is ordinary text has the prefix before it */
+        if (at > from || (prefix && !guarded)) /* user-defined tokens get the prefix as text does */
             encode_plain(t, (str){text.p + from, at - from}, prefix, &out);
         token_push(&out, s->id);
         at += s->text.n;

@@ -1,18 +1,17 @@
 /*
- * tokenizer_bpe.c - byte-level BPE: each byte of a piece is a symbol, and the file's merges join
- * them.
+ * tokenizer_bpe.c - byte-level BPE: each byte of a piece is a symbol; the file's merges join them.
  *
- * GPT-2's files write bytes as letters: printable Latin-1 bytes stand for themselves, the other 68
- * for U+0100 on, in order. A byte whose letter the vocabulary lacks becomes U+FFFD's three bytes,
- * or nothing if those lack too: never the unknown token, which in such files is a control token.
- * Loads merges; pieces come from pretokenize.c.
+ * The vocabulary writes a byte as a letter: a printable Latin-1 byte as itself, the other 68 as
+ * U+0100 and up, in order. A byte whose letter is not in the vocabulary becomes the three bytes of
+ * U+FFFD, or nothing if these are not in it either, but not the unknown token, which in such files
+ * is a control token. pretokenize.c makes the pieces.
  */
 #include "tokenizer_parts_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool stands_for_itself(int byte) {
+static bool is_own_letter(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
@@ -20,16 +19,16 @@ static void make_alphabet(tokenizer *t) {
     uint16_t next = 256;
     memset(t->letter_bytes, 0xff, sizeof t->letter_bytes);
     for (int byte = 0; byte < 256; byte++) {
-        t->letters[byte] = stands_for_itself(byte) ? (uint16_t)byte : next++;
+        t->letters[byte] = is_own_letter(byte) ? (uint16_t)byte : next++;
         t->letter_bytes[t->letters[byte]] = (int16_t)byte;
     }
 }
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* "left right"; the space is not the first byte, and no token of a
- * byte-level vocabulary has one inside. Merges whose parts or result
- * are no tokens cannot take place and are skipped, as other readers do. */
+/* Adds the merge of a line "left right". Tokens of a byte-level vocabulary have no spaces in them.
+ * A merge whose parts or result are not tokens cannot occur and is skipped, as llama.cpp does.
+ * false: the line has no space. */
 static bool add_merge(tokenizer *t, str line, uint32_t rank, buf *joined) {
     const char *space = line.n > 1 ? memchr(line.p + 1, ' ', line.n - 1) : NULL;
     if (!space)
@@ -60,7 +59,8 @@ static int load_merges(tokenizer *t, const gguf *g, err *e) {
         if (i == 0)
             t->merges = merge_table_new((size_t)array.count);
         if (!add_merge(t, lines[i], i, &joined))
-            rc = err_set(e, ERR_CORRUPT, "merge %u of the model's vocabulary is not two tokens", i);
+            rc = err_set(e, ERR_CORRUPT,
+                         "merge %u of the model's vocabulary is not a pair of tokens", i);
     }
     if (rc == 0 && !t->merges)
         t->merges = merge_table_new(0);
@@ -74,7 +74,7 @@ int bpe_load(tokenizer *t, const gguf *g, err *e) {
     if (!gguf_get_str(g, "tokenizer.ggml.pre", &pre))
         return err_set(e, ERR_UNSUPPORTED,
                        "the model file does not name its pre-tokenizer (tokenizer.ggml.pre): "
-                       "convert it again");
+                       "convert it again with a newer converter");
     int rc = pretokenizer_new(pre, &t->pre, e);
     if (rc)
         return rc;
@@ -89,7 +89,7 @@ int bpe_load(tokenizer *t, const gguf *g, err *e) {
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
-/* Symbols of a piece's bytes; `ids` has room for 3 a byte. */
+/* Fills ids with the symbols of a piece's bytes, up to 3 per byte. Returns their number. */
 static size_t piece_symbols(const tokenizer *t, str piece, int32_t *ids) {
     size_t n = 0;
     for (size_t i = 0; i < piece.n; i++) {
@@ -107,9 +107,9 @@ static size_t piece_symbols(const tokenizer *t, str piece, int32_t *ids) {
     return n;
 }
 
-/* The id of a piece that is a token as a whole, -1 if it is none. */
+/* The token whose text is the whole piece, or -1. */
 static int32_t whole_piece(const tokenizer *t, str piece) {
-    char name[512]; /* a letter is at most two bytes */
+    char name[512]; /* a letter has at most two bytes */
     size_t n = 0;
     if (piece.n > sizeof name / 2 - 1)
         return -1;
@@ -152,7 +152,7 @@ void bpe_decode(const tokenizer *t, str token, buf *out) {
         if (cp < BPE_LETTERS && t->letter_bytes[cp] >= 0)
             buf_append_char(out, (char)t->letter_bytes[cp]);
         else
-            buf_append(out, token.p, n); /* an added token, written as it is */
+            buf_append(out, token.p, n); /* an added token, which is plain text */
         token.p += n;
         token.n -= n;
     }

@@ -1,16 +1,14 @@
 /*
- * tokenizer_parts_int.h - what the tokenizer's files share: the vocabulary, the pair table, the
- * pre-tokenizer.
+ * tokenizer_parts_int.h - what the files of the tokenizer share.
  *
- *   tokenizer.c      loads the vocabulary, finds control tokens in text, decodes; the public
- *                    functions
+ *   tokenizer.c      the public functions: loads the vocabulary, finds special tokens in text
  *   tokenizer_bpe.c  byte-level BPE over pieces of the text
  *   tokenizer_spm.c  SentencePiece's BPE over characters, with byte fallback
- *   pretokenize.c    cuts text into pieces by a file's named pattern
- *   merge.c          the merge loop both kinds run, over a hash table of pairs
+ *   pretokenize.c    splits text into pieces by the pattern that the file names
+ *   merge.c          the merge loop of both, over a hash table of pairs
  *
- * Both kinds are the same loop once every pair of tokens that may merge has a rank: BPE files list
- * the ranks, SentencePiece files give scores, from which the ranks are made at load.
+ * Both kinds run the same loop once each pair of tokens that may merge has a rank: BPE files list
+ * the ranks; SentencePiece files have scores, which loading turns into ranks.
  */
 #ifndef KVASIR_TOKENIZER_PARTS_INT_H
 #define KVASIR_TOKENIZER_PARTS_INT_H
@@ -20,34 +18,35 @@
 
 /* ---- merge.c --------------------------------------------------------------------------------- */
 
-/* (left id, right id) → (rank, merged id); the lowest
- * rank merges first, equal ranks from left to right. */
+/* (left id, right id) → (rank, merged id). The lowest rank merges first, equal ranks from left to
+ * right. */
 typedef struct merge_table merge_table;
 
 merge_table *merge_table_new(size_t expected_pairs);
 void merge_table_free(merge_table *m); /* NULL is fine */
-/* A pair that is already there keeps its lower rank. Ids are >= 0. */
+/* Adds a pair; of two equal pairs the lower rank counts. Ids are >= 0. */
 void merge_table_add(merge_table *m, int32_t left, int32_t right, uint32_t rank, int32_t merged);
-/* Merges ids[0..n) in place until no pair is in the table;
- * returns how many are left. Negative ids never merge. */
+/* Merges ids[n] in place until no pair is in the table. Returns the number of ids left. Negative
+ * ids do not merge. */
 size_t merge_run(const merge_table *m, int32_t *ids, size_t n);
 
 /* ---- pretokenize.c --------------------------------------------------------------------------- */
 
 typedef struct pretokenizer pretokenizer;
 
-int pretokenizer_new(str name, pretokenizer **out,
-                     err *e);            /* ERR_UNSUPPORTED: the name is not in the table */
+/* ERR_UNSUPPORTED: the name is not in the table. */
+int pretokenizer_new(str name, pretokenizer **out, err *e);
 void pretokenizer_free(pretokenizer *p); /* NULL is fine */
-bool pretokenizer_takes_whole(
-    const pretokenizer *p); /* a piece that is a token is not split further */
-bool pretokenizer_adds_bos(const pretokenizer *p); /* where the file does not say */
+/* Whether a piece whose text is a token becomes that token without merging. */
+bool pretokenizer_takes_whole(const pretokenizer *p);
+/* Whether BOS is added if the file does not say. */
+bool pretokenizer_adds_bos(const pretokenizer *p);
 
-/* Walks over the pieces of a text: together they are the
- * text. A run of invalid UTF-8 is a piece of its own. */
+/* An iterator over the pieces of a text, which together are the text. A run of invalid UTF-8 is one
+ * piece. */
 typedef struct pieces {
     const pretokenizer *p;
-    void *match; /* pcre2_match_data, of this walk alone */
+    void *match; /* pcre2_match_data */
     str text;
     size_t at, valid_end; /* text[at, valid_end) is valid UTF-8 */
 } pieces;
@@ -71,13 +70,12 @@ typedef enum token_kind {
 } token_kind;
 
 enum token_flag {
-    TOKEN_IS_CONTROL = 1, /* prints only on request */
-    TOKEN_IS_GUARDED =
-        2, /* plain text never becomes it: control tokens and the template's own markup */
-    TOKEN_IS_END = 4
+    TOKEN_IS_CONTROL = 1, /* decoded only on request */
+    TOKEN_IS_GUARDED = 2, /* plain text does not become it: control tokens, template markup */
+    TOKEN_IS_END = 4      /* ends an answer */
 };
 
-/* A token that is found in the text itself, before any splitting. */
+/* A token that is searched for in the text, before any splitting. */
 typedef struct special_token {
     str text;
     int32_t id;
@@ -87,7 +85,7 @@ struct tokenizer {
     arena *mem;
     bool sentencepiece;
     int n;
-    str *texts; /* [n] as the file writes them: byte-level alphabet, or with U+2581 for a space */
+    str *texts;     /* [n] as in the file: in the byte-level alphabet, or with U+2581 for a space */
     uint8_t *kinds; /* [n] token_kind */
     uint8_t *flags; /* [n] of token_flag */
 
@@ -98,17 +96,18 @@ struct tokenizer {
     bool plain_has_specials; /* some are not guarded */
 
     merge_table *merges;
-    pretokenizer *pre;                 /* BPE only, as the alphabet: */
-    uint16_t letters[256];             /* the code point that stands for a byte */
-    int16_t letter_bytes[BPE_LETTERS]; /* and back; -1: it stands for none */
-    int32_t byte_ids[256];             /* BPE: the byte's letter; SentencePiece: <0xXX>; -1: none */
+    int32_t byte_ids[256]; /* token of a byte: BPE: its letter; SentencePiece: <0xXX>; -1: none */
 
-    int32_t *ascii_ids; /* SentencePiece: [128] one-character tokens, -1: none */
-    /* no token has a space inside: text may be cut before each run of spaces */
-    bool splits_at_space;
+    /* BPE */
+    pretokenizer *pre;
+    uint16_t letters[256];             /* the code point that the vocabulary writes for a byte */
+    int16_t letter_bytes[BPE_LETTERS]; /* the byte of a code point; -1: none */
+
+    /* SentencePiece */
+    int32_t *ascii_ids;   /* [128] token of an ASCII character; -1: none */
+    bool splits_at_space; /* no token has a mark inside: text is divided before runs of spaces */
     bool adds_space_prefix;
-    /* phi3: white space after a control token of the template belongs to it */
-    bool strips_after_special;
+    bool strips_after_special; /* phi3: white space after a template's control token is dropped */
 
     int32_t bos, eos, unknown;
     bool adds_bos;
@@ -118,7 +117,7 @@ static inline bool token_is(const tokenizer *t, llm_token id, enum token_flag fl
     return (t->flags[id] & flag) != 0;
 }
 
-/* -1: no token that plain text may become has this text. */
+/* The token with this text that plain text may become; -1: none. */
 int32_t vocab_find(const tokenizer *t, str text);
 
 typedef struct token_list {
@@ -128,8 +127,8 @@ typedef struct token_list {
 
 void token_push(token_list *out, llm_token id);
 
-/* Each loads its part of the file (the vocabulary is there), encodes text without specials, and
- * decodes one token that is not a control token. */
+/* Each kind: load its part of the file, after the vocabulary; encode text without special tokens;
+ * decode a token that is not a control token. */
 int bpe_load(tokenizer *t, const gguf *g, err *e);
 void bpe_encode(const tokenizer *t, str text, token_list *out);
 void bpe_decode(const tokenizer *t, str token, buf *out);

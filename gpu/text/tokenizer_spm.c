@@ -1,12 +1,12 @@
 /*
- * tokenizer_spm.c - SentencePiece's BPE: characters merge by the score of what they become; what is
- * left over falls back to byte tokens.
+ * tokenizer_spm.c - SentencePiece's BPE: the pair of tokens whose result has the highest score
+ * merges first; characters that are not tokens become byte tokens.
  *
- * The scores are turned into ranks at load: every way of cutting a token in two known tokens is a
- * pair whose rank is the place of the token's score, equal scores sharing one. So the loop of
- * merge.c serves both kinds of tokenizer. A space is written U+2581 in the vocabulary. When no
- * token holds one after another character (true of vocabularies trained with split-by-whitespace),
- * nothing merges across such a place, and text is cut there into short pieces.
+ * Loading turns scores into ranks, so that merge.c works for both kinds of tokenizer: every
+ * division of a token into two tokens is a pair, ranked by the token's score (equal scores, equal
+ * ranks). The vocabulary writes a space as the mark U+2581. If no token has a mark after another
+ * character (vocabularies trained with split-by-whitespace), nothing merges across such a place,
+ * and text is divided there into short pieces.
  */
 #include "tokenizer_parts_int.h"
 
@@ -34,7 +34,7 @@ static int by_score(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Adds every cut of token `id` into two tokens. */
+/* Adds every division of token `id` into two tokens as a pair. */
 static void add_cuts(tokenizer *t, int32_t id, uint32_t rank) {
     str text = t->texts[id];
     uint32_t cp;
@@ -61,7 +61,7 @@ static int load_scores(tokenizer *t, const gguf *g, err *e) {
     }
     scored *order = ARENA_ARRAY(scratch, scored, t->n + 1);
     for (int32_t i = 0; i < t->n; i++)
-        order[i] = (scored){scores[i] == scores[i] ? scores[i] : 0, i}; /* NaN would not sort */
+        order[i] = (scored){scores[i] == scores[i] ? scores[i] : 0, i}; /* NaN has no order */
     qsort(order, (size_t)t->n, sizeof *order, by_score);
     t->merges = merge_table_new((size_t)t->n * 2);
     t->splits_at_space = true;
@@ -113,7 +113,7 @@ int spm_load(tokenizer *t, const gguf *g, err *e) {
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
-/* The text as the vocabulary writes it. */
+/* Appends the text with marks for spaces. */
 static void escape(const tokenizer *t, str text, bool space_prefix, buf *out) {
     if (space_prefix && t->adds_space_prefix)
         buf_append(out, SPACE_MARK, MARK_BYTES);
@@ -135,13 +135,13 @@ static void push_bytes(const tokenizer *t, str bytes, token_list *out) {
         int32_t id = t->byte_ids[(unsigned char)bytes.p[i]];
         if (id >= 0)
             token_push(out, id);
-        else if (t->unknown >= 0 && i == 0) /* once a character, as without byte fallback */
+        else if (t->unknown >= 0 && i == 0) /* one unknown token per character */
             token_push(out, t->unknown);
     }
 }
 
-/* `ids` has room for one a byte. A character that is
- * no token is written ~offset: it merges with nothing. */
+/* ids: work memory, one per byte. A character that is not a token gets the id ~offset, which does
+ * not merge. */
 static void encode_piece(const tokenizer *t, str piece, int32_t *ids, token_list *out) {
     size_t n = 0;
     for (size_t at = 0; at < piece.n;) {
@@ -164,8 +164,8 @@ static void encode_piece(const tokenizer *t, str piece, int32_t *ids, token_list
     }
 }
 
-/* Bytes up to the next place where nothing merges: before a mark that follows another character.
- * Offsets within a piece are 31 bits, so a piece ends in any case before they run out. */
+/* Length of the piece up to the next place where nothing merges: before a mark that follows another
+ * character. At most 2^30, since offsets in a piece have 31 bits. */
 static size_t piece_bytes(const tokenizer *t, str text) {
     enum { LONGEST = 1 << 30 };
     if (!t->splits_at_space)

@@ -137,7 +137,7 @@ static void many_blocks_pass_through_few_pages(void **state) {
     for (int round = 0; round < 20; round++) {
         loader *l = loader_new(&e, NULL, &store, 16);
         assert_non_null(l);
-        assert_int_equal(loader_look(l, 0, id_of(0).key), LOAD_UNKNOWN);
+        assert_int_equal(loader_status(l, 0, id_of(0).key), LOAD_UNKNOWN);
         uint64_t numbers[1000];
         int asked = 0;
         for (int i = 0; i < 1000; i++) { /* takes some, drops some, forgets the rest */
@@ -154,7 +154,7 @@ static void many_blocks_pass_through_few_pages(void **state) {
                 assert_true(got != LOAD_HERE ||
                             (i % 3 != 2 && written[i % 4][7] == (char)(i % 251)));
                 assert_true(got == LOAD_HERE || got == LOAD_UNKNOWN || i % 3 == 2);
-                assert_int_equal(loader_look(l, numbers[i], id_of(i).key), LOAD_UNKNOWN);
+                assert_int_equal(loader_status(l, numbers[i], id_of(i).key), LOAD_UNKNOWN);
             }
         }
         /* what is never taken keeps its page, and its place while it is to come */

@@ -193,7 +193,7 @@ static void bytes_in_memory_have_the_same_hash(void **state) {
     assert_int_equal(gguf_open_memory(bytes, n, &g, &e), 0);
     assert_int_equal(identity_find(g, model, cache_dir, NULL, mem, &id, &e), 0);
     assert_true(hash128_equal(id->hash, hash_of_file(&read)));
-    assert_true(identity_holds(id, NULL, true));
+    assert_true(identity_unchanged(id, NULL, true));
     gguf_close(g);
     arena_free(mem);
 }
@@ -328,10 +328,10 @@ static void a_forged_record_is_found_out_by_reading(void **state) {
     f = find(NULL);
     assert_false(f.id->read);
     assert_true(hash128_equal(f.id->hash, other));
-    assert_true(identity_holds(f.id, NULL, false));
-    assert_false(identity_holds(f.id, NULL, true));
-    assert_false(identity_holds(f.id, NULL, false));
-    assert_false(identity_holds(f.id, NULL, true));
+    assert_true(identity_unchanged(f.id, NULL, false));
+    assert_false(identity_unchanged(f.id, NULL, true));
+    assert_false(identity_unchanged(f.id, NULL, false));
+    assert_false(identity_unchanged(f.id, NULL, true));
     let_go(&f);
     assert_true(hash128_equal(hash, hash_of_file(&read))); /* the record is right again */
     assert_false(read);
@@ -345,24 +345,24 @@ static void what_leaves_the_bytes_alone_is_no_change(void **state) {
     snprintf(other, sizeof other, "%s/other", dir);
     make_files(false);
     found f = find(NULL);
-    assert_true(identity_holds(f.id, NULL, false)); /* settled or not */
+    assert_true(identity_unchanged(f.id, NULL, false)); /* settled or not */
     assert_int_equal(chmod(model, 0600), 0);
-    assert_true(identity_holds(f.id, NULL, false) && identity_leads_here(f.id, model));
+    assert_true(identity_unchanged(f.id, NULL, false) && identity_same_at_path(f.id, model));
     assert_int_equal(link(model, other), 0);
-    assert_true(identity_holds(f.id, NULL, false) && identity_leads_here(f.id, other));
+    assert_true(identity_unchanged(f.id, NULL, false) && identity_same_at_path(f.id, other));
     assert_int_equal(unlink(model), 0);
-    assert_true(identity_leads_here(f.id, model)); /* gone is not replaced */
+    assert_true(identity_same_at_path(f.id, model)); /* gone is not replaced */
     make_files(false);
-    assert_false(identity_leads_here(f.id, model)); /* another file, be it of the same bytes */
-    assert_true(identity_holds(f.id, NULL, true));
+    assert_false(identity_same_at_path(f.id, model)); /* another file, be it of the same bytes */
+    assert_true(identity_unchanged(f.id, NULL, true));
     let_go(&f);
     unlink(other);
     make_files(true);
     f = find(NULL);
-    assert_true(identity_leads_here(f.id, model));
+    assert_true(identity_same_at_path(f.id, model));
     assert_int_equal(rename(shard, other), 0);
     make_files(true);
-    assert_false(identity_leads_here(f.id, model));
+    assert_false(identity_same_at_path(f.id, model));
     let_go(&f);
 }
 
@@ -373,16 +373,16 @@ static void what_was_written_to_is_lost(void **state) {
         let_settle(model);
         found f = find(NULL);
         off_t n = size_of(model);
-        assert_true(identity_holds(f.id, NULL, true));
+        assert_true(identity_unchanged(f.id, NULL, true));
         if (how < 2)
             change_byte(model, how ? n - 1 : 3 * MIB / 2);
         else
             assert_int_equal(truncate(model, how == 2 ? n / 2 : n + 1), 0);
-        assert_false(identity_holds(f.id, NULL, false));
+        assert_false(identity_unchanged(f.id, NULL, false));
         if (how == 0)
             change_byte(model, 3 * MIB / 2); /* what was computed in between stays wrong */
-        assert_false(identity_holds(f.id, NULL, false));
-        assert_false(identity_leads_here(f.id, model));
+        assert_false(identity_unchanged(f.id, NULL, false));
+        assert_false(identity_same_at_path(f.id, model));
         let_go(&f);
     }
 }
@@ -402,7 +402,7 @@ static void what_is_written_while_it_is_opened_is_refused(void **state) {
         else
             assert_int_equal(truncate(model, MIB), 0);
         assert_int_equal(identity_find(g, model, cache_dir, NULL, mem, &id, &e), ERR_MODEL);
-        assert_non_null(strstr(e.message, "changes while it is read"));
+        assert_non_null(strstr(e.message, "changed while it was read"));
         gguf_close(g);
         arena_free(mem);
     }
@@ -483,7 +483,7 @@ static void an_engine_computes_nothing_with_a_changed_file(void **state) {
     assert_true(llm_engine_is_current(engine));
     change_byte(model, size_of(model) - 100);
     assert_int_equal(one_answer(s, 3, logits, &e), ERR_MODEL);
-    assert_non_null(strstr(e.message, "is not the file any more"));
+    assert_non_null(strstr(e.message, "changed after it was opened"));
     assert_true(llm_engine_outdated(engine) && !llm_engine_is_current(engine));
     llm_session_free(s);
     llm_engine *second = open_tiny();

@@ -48,23 +48,14 @@ static void check_path(const prefix_node *end, const llm_token *tokens, int n) {
     assert_memory_equal(got, tokens, sizeof(llm_token) * (size_t)n);
 }
 
-/* Depth first. */
-static const prefix_node *node_behind(const prefix_node *node) {
-    if (node->first_child != NULL)
-        return node->first_child;
-    while (node != NULL && node->next == NULL)
-        node = node->parent;
-    return node != NULL ? node->next : NULL;
-}
-
-/* Blocks handed out = distinct blocks in the tables of resident nodes; those of nodes with users
- * are counted, every block is wanted as its topmost node is, and what may go stands in the heap. */
+/* Allocated blocks = distinct blocks in the tables of resident nodes; those of nodes with users are
+ * counted, every block is wanted as its topmost node is, and the heap has the evictable nodes. */
 static void check_blocks(const prefix_tree *t) {
     static char seen[BLOCKS];
     memset(seen, 0, sizeof seen);
     int used = 0, of_users = 0;
     int may_go = 0;
-    for (const prefix_node *n = node_behind(&t->root); n != NULL; n = node_behind(n)) {
+    for (const prefix_node *n = prefix_next(&t->root, true); n != NULL; n = prefix_next(n, true)) {
         bool goes = n->table != NULL && n->users == 0 && n->resident_children == 0;
         may_go += goes;
         assert_true(goes ? t->heap[n->heap_at - 1] == n : n->heap_at == 0);

@@ -209,11 +209,11 @@ static void limits_are_errors(void **state) {
     const bool named[] = {false, false, true, false, false};
     q.named = named; /* the other one goes first, and the one left is too long */
     assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
-    assert_non_null(strstr(e.message, "no field left"));
+    assert_non_null(strstr(e.message, "no more fields"));
     q.named = NULL;
     two[4] = huge;
     assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
-    assert_non_null(strstr(e.message, "no field left"));
+    assert_non_null(strstr(e.message, "no more fields"));
     llm_session_free(s);
     llm_span *all[] = {head, name, huge, large};
     for (size_t i = 0; i < BASE_COUNT(all); i++)

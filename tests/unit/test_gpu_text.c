@@ -281,7 +281,7 @@ static int forward_to_nothing(llm_engine *engine, void *work, const pass *p, err
 }
 
 /* Where logits are no numbers there is an error, not an answer. */
-static void no_numbers_are_no_answer(void **state) {
+static void nan_logits_are_an_error(void **state) {
     (void)state;
     static const str literals[] = {{"ab", 2}, {"cd", 2}, {"c", 1}};
     fixture f;
@@ -309,7 +309,7 @@ static void no_numbers_are_no_answer(void **state) {
             assert_int_equal(llm_logprobs(s, tokens, 3, out, &e), ERR_MODEL);
         else
             assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), ERR_MODEL);
-        assert_non_null(strstr(e.message, "no numbers"));
+        assert_non_null(strstr(e.message, "NaN or infinite"));
         assert_int_equal(llm_logprobs(s, tokens, 3, out, &e), ERR_INTERNAL); /* its KV is no good */
         llm_guide_release(q.guide);
         llm_span_release(spans[0]);
@@ -327,7 +327,7 @@ int main(void) {
         cmocka_unit_test(a_number_needs_digits),
         cmocka_unit_test(seed_and_prompt_decide_a_draw),
         cmocka_unit_test(answers_are_text),
-        cmocka_unit_test(no_numbers_are_no_answer),
+        cmocka_unit_test(nan_logits_are_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

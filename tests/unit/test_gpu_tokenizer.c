@@ -400,11 +400,11 @@ static void refuses_broken_vocabularies(void **state) {
     make_str(&s.maker, "tokenizer.ggml.model", "llama");
     make_strs(&s.maker, "tokenizer.ggml.tokens", tokens, 2);
     make_words(&s.maker, "tokenizer.ggml.token_type", 5, (int32_t[]){1}, 1);
-    refuses(&s, ERR_CORRUPT, "token types do not fit");
+    refuses(&s, ERR_CORRUPT, "token types do not match");
     static const char zeros[5000];
     make_str(&s.maker, "tokenizer.ggml.model", "llama");
     make_strs(&s.maker, "tokenizer.ggml.tokens", (str[]){STR("a"), {zeros, sizeof zeros}}, 2);
-    refuses(&s, ERR_CORRUPT, "token 1 of the model's vocabulary is 5000 bytes long");
+    refuses(&s, ERR_CORRUPT, "token 1 of the model's vocabulary is too long: 5000 bytes");
 }
 
 /* ---- vocabularies that other engines made --------------------------------------------------- */

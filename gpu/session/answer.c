@@ -1,9 +1,12 @@
 /*
- * settle.c - what a pass's logits mean: next tokens, branches of literals, finished answers.
+ * answer.c - from a pass's logits to answers: next tokens, probabilities of literals, stop rules.
  *
- * Owns the answer side of a request, the stop rules (ENGINE 4) and their texts. Invariant: a
- * request's answer is decided from its own logits alone, in the order of its own tokens. Which rows
- * run is schedule.c's.
+ *   free text       a sampled or greedy token per pass, until an end token, stop text or max_tokens
+ *   INTEGER, REAL   the likeliest allowed token per pass, until only the end is allowed
+ *   CHOICE          the logits of all branching points at once; the literal of largest probability
+ *
+ * Invariant: an answer is decided from its request's own logits, in the order of its own tokens.
+ * schedule.c decides which rows a pass runs.
  */
 #include <ctype.h>
 #include <math.h>
@@ -85,7 +88,7 @@ static void text_set(request *r, str text) {
     r->text = clean;
 }
 
-/* A model may write any bytes; an answer is text: U+FFFD for what is no character, and for NUL. */
+/* An answer is valid text: U+FFFD replaces NUL and bytes that are not UTF-8. */
 static void free_text_set(request *r, str text) {
     buf clean = {0};
     if (text.n > 0 && (!utf8_valid(text) || memchr(text.p, 0, text.n) != NULL)) {
@@ -117,7 +120,7 @@ static void choice_finish(llm_session *s, request *r) {
     request_finish(s, r, LLM_FINISH_CHOICE);
 }
 
-/* A backend that answers whole, or a run that only counts. */
+/* An answer without logits: the backend's own, or none for a run that only counts. */
 static void answer_finish(llm_session *s, request *r) {
     const llm_backend *backend = s->engine->backend;
     llm_finish finish = r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP;
@@ -136,9 +139,10 @@ static void answer_finish(llm_session *s, request *r) {
 
 /* ---- free text ------------------------------------------------------------------------------- */
 
-/* Where an answer's text ends by the rules, or SIZE_MAX: at the first newline (completion), or at
- * one of the request's own stop texts, all behind the space that it may start with. Which one does
- * not depend on how the text came in tokens: the first that is complete, of these the longest. */
+/* The length of the answer before its stop text, or SIZE_MAX: none yet. Stop texts are a newline
+ * (completion format) and the request's own; leading white space is not searched. Of several, the
+ * one that ends first counts, of those the longest: a rule that does not depend on how the text was
+ * divided into tokens. */
 static size_t text_stop(const request *r) {
     static const str newline = {"\n", 1};
     size_t from = 0, at = SIZE_MAX, end = SIZE_MAX;
@@ -192,14 +196,14 @@ static void text_token(llm_session *s, request *r, const pass_want *want) {
         free_text_set(r, (str){r->text.p, stop});
         request_finish(s, r, LLM_FINISH_STOP);
     } else if (r->noutput >= r->max_tokens) {
-        free_text_set(r, utf8_whole(buf_str(&r->text))); /* max_tokens may cut a character */
+        free_text_set(r, utf8_whole(buf_str(&r->text))); /* the last character may be incomplete */
         request_finish(s, r, LLM_FINISH_LENGTH);
     }
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Takes the likeliest allowed token; where only END is allowed nothing is asked of the model. */
+/* Takes the likeliest allowed token. Ends without another pass where only END is allowed next. */
 static void number_token(llm_session *s, request *r, const float *logits, int count) {
     const guide_state *state = &r->guide->states[r->state];
     llm_sampling greedy = {0};
@@ -225,8 +229,8 @@ static void number_token(llm_session *s, request *r, const float *logits, int co
 
 /* ---- literals -------------------------------------------------------------------------------- */
 
-/* A segment whose children are done goes, and so may its parents. */
-static void segment_settle(llm_session *s, request *r, int segment) {
+/* Removes a segment whose children are finished, then its parents if they are too. */
+static void segment_finish(llm_session *s, request *r, int segment) {
     while (segment >= 0 && r->segment_children[segment] == 0) {
         int parent = r->guide->segments[segment].parent;
         r->segment_children[segment] = -1;
@@ -237,12 +241,12 @@ static void segment_settle(llm_session *s, request *r, int segment) {
     }
 }
 
-static void branch_settle(llm_session *s, request *r, int branch, const float *logits) {
+static void branch_decide(llm_session *s, request *r, int branch, const float *logits) {
     const guide_branch *b = &r->guide->branches[branch];
     r->branch_log_prob[branch] = mem_alloc(sizeof(double) * (size_t)b->count);
     guide_softmax(logits, b->count, r->branch_log_prob[branch]);
     if (b->segment >= 0)
-        segment_settle(s, r, b->segment);
+        segment_finish(s, r, b->segment);
     if (--r->branches_left == 0)
         choice_finish(s, r);
 }
@@ -257,34 +261,30 @@ static void top_keep(request *r, const pass_want *want) {
     memcpy(r->top_tokens, want->top_ids, sizeof(llm_token) * top);
 }
 
-static void raw_keep(request *r, const float *logits, int vocab) {
-    memcpy(r->raw_logits, logits, sizeof(float) * (size_t)vocab);
-}
-
-/* Are the logits that an answer follows from numbers? Of the whole vocabulary the largest. */
+/* Whether logits are finite: all of a list of ids; the largest, or any, of the whole vocabulary. */
 static bool want_is_sound(const pass_want *want) {
     if (want->ids == NULL && want->top > 0)
         return isfinite(want->logits[0]);
-    bool all = want->ids != NULL, sound = all;
+    int finite = 0;
     for (int i = 0; i < want->count; i++)
-        sound = all ? sound && isfinite(want->logits[i]) : sound || isfinite(want->logits[i]);
-    return sound;
+        finite += isfinite(want->logits[i]) != 0;
+    return want->ids != NULL ? finite == want->count : finite > 0;
 }
 
-static void want_settle(llm_session *s, want_owner owner, const pass_want *want) {
-    request *r = owner.r;
+static void want_take(llm_session *s, const want_info *info, const pass_want *want) {
+    request *r = info->r;
     if (s->runs_model && !want_is_sound(want)) {
         s->unsound = true;
         return;
     }
     if (!s->runs_model)
         answer_finish(s, r);
-    else if (owner.what == WANT_TOP)
+    else if (info->what == WANT_TOP)
         top_keep(r, want);
-    else if (owner.what == WANT_RAW)
-        raw_keep(r, want->logits, want->count);
-    else if (owner.what >= 0)
-        branch_settle(s, r, owner.what, want->logits);
+    else if (info->what == WANT_RAW)
+        memcpy(r->raw_logits, want->logits, sizeof(float) * (size_t)want->count);
+    else if (info->what >= 0)
+        branch_decide(s, r, info->what, want->logits);
     else if (r->guide != NULL)
         number_token(s, r, want->logits, want->count);
     else
@@ -299,16 +299,17 @@ static void live_compact(llm_session *s) {
     s->nlive = kept;
 }
 
-void session_settle(llm_session *s) {
+void session_take_logits(llm_session *s) {
     for (int w = 0; w < s->pass.nwants; w++)
-        want_settle(s, s->owners[w], &s->pass.wants[w]);
-    for (int i = 0; i < s->nlive; i++) { /* sets of one literal: no logits were asked for */
+        want_take(s, &s->want_infos[w], &s->pass.wants[w]);
+    for (int i = 0; i < s->nlive; i++) { /* requests that are finished without logits */
         request *r = s->live[i];
-        if (r->live && r != s->current && r->arrived && s->options.warm_only)
+        if (!r->live || r == s->current)
+            continue;
+        if (s->options.warm_only && r->arrived)
             request_finish(s, r, LLM_FINISH_STOP);
-        else if (r->live && r != s->current && r->guide != NULL &&
-                 r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && r->branches_left == 0)
-            choice_finish(s, r);
+        else if (request_is_choice(r) && s->runs_model && r->branches_left == 0)
+            choice_finish(s, r); /* one literal */
     }
     live_compact(s);
 }
