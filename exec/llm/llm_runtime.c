@@ -256,7 +256,7 @@ int examples_read(exec_ctx *ctx, const llm_call *call, arena *mem, prompt_exampl
     int status = op_build(ctx, node, &o, e);
     rowset *rows = rowset_new(ctx, node->types, node->ncols);
     if (status == 0)
-        status = rowset_drain(rows, o, e);
+        status = op_drain(o, rows, e);
     op_close(o);
     int64_t n = rowset_rows(rows);
     *out = ARENA_ARRAY(mem, prompt_example, n + 1);

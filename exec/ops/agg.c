@@ -2,11 +2,11 @@
  * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST, with DISTINCT, FILTER and
  * ORDER BY.
  *
- *   cells  one a group: count of the values taken in, and what the kind needs
- *   kept   with ORDER BY, until all rows are there: group, keys, text (spilling)
+ *   cells  the state of each group
+ *   kept   with ORDER BY, until the input ends: group, sort keys, text (spilling)
  *
- * Invariant: sums do not depend on their order more than they must: INTEGER sums are kept in 128
- * bits and checked at the end, REAL sums carry what rounding lost (Neumaier).
+ * Invariant: sums depend on the order of rows as little as possible: INTEGER sums have 128 bits and
+ * are range-checked at the end, REAL sums are compensated (Neumaier).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,27 +14,25 @@
 
 #include "agg_int.h"
 #include "eval/eval_int.h"
+#include "rows/cells_int.h"
 #include "rows/row_sort_int.h"
+#include "storage/containers.h"
 
 struct agg {
     const exec_ctx *ctx;
     const plan_agg *plan;
     value_type arg_type;
     agg_cell *cells;
-    uint32_t ncells;
+    uint32_t ncells;      /* allocated */
     hash_table *distinct; /* (group, value) */
-    uint32_t *entries;
-    int *rows; /* of the batch, those taken in */
+    int *new_rows;        /* scratch of choose_rows */
+    int *rows;            /* the rows of the batch to aggregate */
     str separator;
     bool separator_known;
-    rowset *kept; /* NULL: no ORDER BY, or joined already */
-    sort_key *by; /* the group, then the keys; of the first there is no expression */
+    rowset *kept; /* NULL: no ORDER BY, or already concatenated */
+    sort_key *by; /* the group, without an expression, then the keys */
     arena *mem;
 };
-
-static bool is_text(value_type t) {
-    return t == TYPE_TEXT || t == TYPE_BLOB;
-}
 
 static void keep_new(agg *a) {
     int n = a->plan->nkeys;
@@ -59,7 +57,7 @@ agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
     if (what->distinct && what->arg) {
         value_type types[2] = {TYPE_INTEGER, what->arg->type};
         a->distinct = hash_table_new(ctx, types, 2);
-        a->entries = ARENA_ARRAY(mem, uint32_t, BATCH_ROWS);
+        a->new_rows = ARENA_ARRAY(mem, int, BATCH_ROWS);
     }
     if (what->nkeys)
         keep_new(a);
@@ -69,7 +67,7 @@ agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
 static bool keeps_text(const agg *a) {
     agg_kind k = a->plan->kind;
     return k == AGG_GROUP_CONCAT || k == AGG_MEDIAN ||
-           ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && is_text(a->arg_type));
+           ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && type_is_text(a->arg_type));
 }
 
 void agg_free(agg *a) {
@@ -95,26 +93,18 @@ static int make_cells(agg *a, uint32_t ngroups, err *e) {
     return 0;
 }
 
-/* ---- taking values in ------------------------------------------------------------------------ */
-
-static void cell_set_text(agg_cell *c, str s) {
-    if (s.n > c->text.cap) {
-        c->text.cap = BASE_MAX(s.n, c->text.cap * 2);
-        c->text.p = mem_realloc(c->text.p, c->text.cap);
-    }
-    if (s.n)
-        memcpy(c->text.p, s.p, s.n);
-    c->text.n = s.n;
-}
+/* ---- adding values --------------------------------------------------------------------------- */
 
 static void cell_append_text(agg_cell *c, str s) {
-    if (c->text.n + s.n > c->text.cap) {
-        c->text.cap = BASE_MAX(c->text.n + s.n, BASE_MAX(c->text.cap * 2, (size_t)64));
-        c->text.p = mem_realloc(c->text.p, c->text.cap);
-    }
+    ARRAY_RESERVE(c->text.p, c->text.n + s.n, c->text.cap);
     if (s.n)
         memcpy(c->text.p + c->text.n, s.p, s.n);
     c->text.n += s.n;
+}
+
+static void cell_set_text(agg_cell *c, str s) {
+    c->text.n = 0;
+    cell_append_text(c, s);
 }
 
 static void add_counts(agg *a, const uint32_t *groups, int count) {
@@ -152,15 +142,15 @@ static void add_values(agg *a, const column *c, const uint32_t *groups, int coun
 }
 
 static void cell_keep(const agg *a, agg_cell *cell, const column *c, int row) {
-    if (is_text(a->arg_type))
+    if (type_is_text(a->arg_type))
         cell_set_text(cell, c->s[row]);
     else
         cell->i = c->i[row]; /* a REAL moves as its 64 bits */
 }
 
-/* Whether row's value goes beyond the cell's, in the direction of `sign`. */
+/* Whether the row's value is greater (sign > 0) or less (sign < 0) than the cell's. */
 static bool beyond(const agg *a, const agg_cell *cell, const column *c, int row, int sign) {
-    if (is_text(a->arg_type))
+    if (type_is_text(a->arg_type))
         return str_compare(c->s[row], (str){cell->text.p, cell->text.n}) * sign > 0;
     if (a->arg_type == TYPE_REAL)
         return sign > 0 ? c->r[row] > cell->r : c->r[row] < cell->r;
@@ -177,14 +167,14 @@ static void add_extremes(agg *a, const column *c, const uint32_t *groups, int co
     }
 }
 
-/* A first value that is NULL is kept as a count of -1. */
+/* A count of -1 marks a first value that is NULL. */
 static void add_first(agg *a, const column *c, const uint32_t *groups, int count) {
     for (int k = 0; k < count; k++) {
         int row = a->rows[k];
         agg_cell *cell = &a->cells[groups[row]];
         if (cell->count)
             continue;
-        bool null = c->type == TYPE_NULL || column_is_null(c, row);
+        bool null = cell_is_null(c, row);
         cell->count = null ? -1 : 1;
         if (!null)
             cell_keep(a, cell, c, row);
@@ -216,7 +206,7 @@ static void group_numbers(const agg *a, const uint32_t *groups, int count, arena
         out->i[k] = groups[a->rows[k]];
 }
 
-/* ORDER BY: the texts wait for the last row. */
+/* With ORDER BY: keeps the texts until the input ends. */
 static int keep_texts(agg *a, const batch *in, const column *c, const uint32_t *groups, int count,
                       arena *pass, err *e) {
     int n = a->plan->nkeys, status = 0;
@@ -249,7 +239,7 @@ static int join_kept(agg *a, err *e) {
     return 0;
 }
 
-/* a->rows = the rows where FILTER is true. */
+/* Sets a->rows to the rows where FILTER is true. */
 static int filter_rows(agg *a, const batch *in, arena *pass, int *count, err *e) {
     if (a->plan->filter)
         return eval_filter(a->plan->filter, in, pass, a->rows, count, e);
@@ -259,10 +249,10 @@ static int filter_rows(agg *a, const batch *in, arena *pass, int *count, err *e)
     return 0;
 }
 
-/* Of these, those that count: value not NULL (FIRST takes NULL too), new if DISTINCT. */
+/* Removes rows whose value is NULL (except for FIRST), or, with DISTINCT, is not new in its group. */
 static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena *pass, int *count,
                        err *e) {
-    int status, n = *count;
+    int n = *count;
     if (a->plan->kind == AGG_FIRST)
         return 0;
     if (arg->null || arg->type == TYPE_NULL) {
@@ -277,20 +267,13 @@ static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena 
     column keys[2];
     group_numbers(a, groups, n, pass, &keys[0]);
     column_gather(&keys[1], pass, arg, a->rows, n);
-    uint32_t next = hash_table_count(a->distinct);
-    if ((status = hash_table_add(a->distinct, keys, n, a->entries, e)) != 0)
-        return status;
-    int kept = 0;
-    for (int k = 0; k < n; k++)
-        if (a->entries[k] == next) {
-            next++;
-            a->rows[kept++] = a->rows[k];
-        }
-    *count = kept;
-    return 0;
+    int status = hash_table_add_new(a->distinct, keys, n, a->new_rows, count, e);
+    for (int k = 0; k < *count && status == 0; k++)
+        a->rows[k] = a->rows[a->new_rows[k]];
+    return status;
 }
 
-/* The separator is constant: evaluated once, kept in the aggregate. */
+/* Evaluates the separator, a constant, once. */
 static int read_separator(agg *a, err *e) {
     value v = value_text(STR(","));
     int status = 0;

@@ -1,5 +1,5 @@
 /*
- * agg_int.h - aggregates: one `agg` per aggregate of a GROUP BY, with one cell a group.
+ * agg_int.h - aggregates: one `agg` per aggregate function of a GROUP BY, with one cell per group.
  */
 #ifndef KVASIR_AGG_INT_H
 #define KVASIR_AGG_INT_H
@@ -10,27 +10,27 @@
 
 typedef struct agg agg;
 
-/* What has been taken in. */
+/* The state of an aggregate over one group; the member of the union depends on the kind. */
 typedef struct agg_cell {
-    int64_t count;
+    int64_t count; /* values added */
     union {
         __int128 sum;
         struct {
             double sum, carry;
         } real;
         struct {
-            double mean, squares; /* of the distances from it */
+            double mean, squares; /* squares: the sum of squared differences from the mean */
         } spread;
         int64_t i;
         double r;
         struct {
-            char *p; /* MEDIAN: every value, as doubles */
+            char *p; /* GROUP_CONCAT, text MIN, MAX, FIRST; MEDIAN: all values, as doubles */
             size_t n, cap;
         } text;
     };
 } agg_cell;
 
-/* Neumaier's: what rounding lost is carried. */
+/* Neumaier summation: `carry` is the sum of the rounding errors. */
 static inline void agg_cell_add_real(agg_cell *cell, double x) {
     double sum = cell->real.sum + x;
     if (fabs(cell->real.sum) >= fabs(x))
@@ -40,27 +40,26 @@ static inline void agg_cell_add_real(agg_cell *cell, double x) {
     cell->real.sum = sum;
 }
 
-/* Welford's: the mean moves with each value, so no large squares are subtracted. Counts. */
+/* Welford's algorithm for the variance, which subtracts no large squares. Also counts the value. */
 static inline void agg_cell_add_spread(agg_cell *cell, double x) {
     double from = x - cell->spread.mean;
     cell->spread.mean += from / (double)++cell->count;
     cell->spread.squares += from * (x - cell->spread.mean);
 }
 
-/* Of n > 0 sorted values. */
+/* The median of n > 0 sorted values. */
 static inline value agg_median(const double *x, int64_t n) {
     return value_real(n % 2 ? x[n / 2] : x[n / 2 - 1] / 2 + x[n / 2] / 2);
 }
 
-/* COUNT, SUM, AVG, STDDEV of what is in the cell; NULL of nothing, and of other kinds. */
+/* The result of COUNT, SUM, AVG or STDDEV; NULL without values, and for other kinds. */
 int agg_cell_number(agg_kind kind, value_type arg_type, const agg_cell *c, value *out, err *e);
 
 agg *agg_new(const exec_ctx *ctx, const plan_agg *plan, arena *mem);
 void agg_free(agg *a); /* NULL is fine */
-/* Adds the rows of `in`; groups[k] is row k's group; groups
- * are below `ngroups`. Scratch memory comes from `pass`. */
+/* Adds the rows of `in`; groups[k] < ngroups is row k's group. Scratch memory is taken from `pass`. */
 int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass, err *e);
-/* Results of groups first … first + count - 1, in `pass`; texts live as long as the aggregate. */
+/* *out = the results of groups first … first + count - 1, in `pass`; texts live as long as `a`. */
 int agg_result(agg *a, uint32_t first, int count, arena *pass, column *out, err *e);
 
 #endif

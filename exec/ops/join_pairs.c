@@ -1,15 +1,16 @@
 /*
- * join_pairs.c - from candidate pairs to output rows (see join_pairs_int.h).
+ * join_pairs.c - makes output rows of a join from candidate pairs (join_pairs_int.h).
  */
 #include <string.h>
 
 #include "join_pairs_int.h"
+#include "rows/cells_int.h"
 
 bool join_needs_end(join_kind kind) {
     return kind != JOIN_INNER && kind != JOIN_CROSS;
 }
 
-/* The candidates' columns, left then right, for those with `keep`; into cols. */
+/* cols = the left columns, then `nright` right columns, of `count` pairs. */
 static void gather_pairs(op *o, join_pairs *p, const int *left, const int64_t *rows, int count,
                          column *cols, int nright) {
     int nleft = p->in->ncols;
@@ -19,7 +20,7 @@ static void gather_pairs(op *o, join_pairs *p, const int *left, const int64_t *r
         rowset_gather(p->right, c, o->pass, rows, count, &cols[nleft + c]);
 }
 
-/* passes[k] for every candidate that is a pair. */
+/* Sets passes[k] and predicate_null[k] for every pair. */
 static int test_pairs(op *o, join_pairs *p, err *e) {
     const expr *predicate = o->node->join.predicate;
     memset(p->passes, 1, (size_t)p->count);
@@ -44,7 +45,7 @@ static int test_pairs(op *o, join_pairs *p, err *e) {
     column test;
     int status = eval_column(predicate, &pairs, o->pass, &test, e);
     for (int k = 0; status == 0 && k < n; k++) {
-        bool null = test.type == TYPE_NULL || column_is_null(&test, k);
+        bool null = cell_is_null(&test, k);
         p->predicate_null[where[k]] = null;
         p->passes[where[k]] = !null && test.i[k] != 0;
     }
@@ -56,7 +57,7 @@ static void put(join_pairs *p, int left, int64_t row) {
     p->out_row[p->out_count++] = row;
 }
 
-/* A left row has no more pairs. */
+/* Adds the output row of a left row, for kinds that have one, after its last pair. */
 static void finish_left(const op *o, join_pairs *p, int left) {
     bool matched = p->matched[left] != 0;
     switch (o->node->join.kind) {
@@ -96,8 +97,8 @@ static int choose_pairs(op *o, join_pairs *p, err *e) {
         if (!p->passes[k])
             continue;
         if (kind == JOIN_SINGLE && p->matched[left]) {
-            err_set(e, ERR_CONSTRAINT, "a subquery used as a value gave more than one row");
-            err_hint(e, "LIMIT 1 in it takes the first, IN (…) asks about all");
+            err_set(e, ERR_CONSTRAINT, "a subquery used as a value returned more than one row");
+            err_hint(e, "add LIMIT 1 to the subquery, or compare with IN (…)");
             return ERR_CONSTRAINT;
         }
         p->matched[left] = 1;

@@ -1,28 +1,28 @@
 /*
- * join_ranges.c - which rows of the kept right input can meet a left row, where the plan knows
- * ranges of the right input's values for it (planner/plan/range_join.c).
+ * join_ranges.c - candidates of a loop join: the right rows whose values are in the ranges that the
+ * plan derived from the predicate (planner/cost/range_join.c).
  *
- *   order[0..count)   row numbers of the right input, by the columns in which the rows of a range
- *                     equal the left row, if there are such, and the value of the range's expression;
- *                     rows where one of these is NULL are left out: a comparison with NULL lets no
- *                     pair pass
- *   low[k], high[k]   the part of them for row k of the left batch at work
+ *   order[0..count)   row numbers of the right input, sorted by the range's equality columns, if
+ *                     any, and its expression; rows with a NULL among these are left out, since no
+ *                     comparison with NULL is true
+ *   low[k], high[k]   the part of `order` for row k of the current left batch
  *
- * Invariant: what is not listed is no pair. Ranges only save work: where a value or a bound cannot
- * be computed, every row is listed, and the predicate says what is wrong if it comes to that.
+ * Invariant: every pair that passes the predicate is listed. Ranges only save work: if a value or a
+ * bound cannot be computed, all rows are candidates, and evaluating the predicate reports the error.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "join_pairs_int.h"
+#include "join_ranges_int.h"
+#include "rows/cells_int.h"
 #include "rows/row_sort_int.h"
 
 typedef struct range_rows {
-    int nvalues;      /* the equal columns and the range's own */
-    sort_key *upward; /* by all of them */
-    rowset *values;   /* of the right rows */
+    int nvalues;      /* equality columns and the range's expression */
+    sort_key *upward; /* ascending by all of these */
+    rowset *values;   /* their values, by right row */
     uint32_t *order;
-    int64_t count;
+    int64_t count; /* right rows without a NULL among these values */
     int64_t low[BATCH_ROWS], high[BATCH_ROWS];
 } range_rows;
 
@@ -30,34 +30,27 @@ struct join_ranges {
     op *o;
     int n;
     int64_t nright;
-    bool bounded; /* low and high are those of the batch at work */
+    bool bounded; /* low and high are set for the current left batch */
     range_rows **ranges;
-    uint32_t *list; /* nright of them */
+    uint32_t *list; /* room for all right rows */
 };
 
 /* ---- the right input ------------------------------------------------------------------------- */
 
-static bool has_null(const column *cols, int n, int row) {
-    bool null = false;
-    for (int c = 0; c < n && !null; c++)
-        null = cols[c].type == TYPE_NULL || column_is_null(&cols[c], row);
-    return null;
-}
-
-/* Makes the first value NULL where another is: sorted, such rows are behind all others. Returns how
- * many those others are. */
-static int64_t set_nulls_apart(column *cols, int n, int rows, arena *mem) {
+/* Sets the first value of a row to NULL if any other is, so that such rows sort last. Returns the
+ * number of rows without NULLs. */
+static int64_t move_nulls_last(column *cols, int n, int rows, arena *mem) {
     uint8_t *null = arena_alloc(mem, (size_t)BASE_MAX(rows, 1));
     int64_t others = 0;
     for (int k = 0; k < rows; k++) {
-        null[k] = has_null(cols, n, k);
+        null[k] = row_has_null(cols, n, k);
         others += !null[k];
     }
     cols[0].null = null;
     return others;
 }
 
-/* *known stays false where a value cannot be computed. */
+/* Evaluates and sorts the right rows' values. *known stays false if a value cannot be computed. */
 static int read_values(join_ranges *j, const rowset *right, int number, bool *known, err *e) {
     op *o = j->o;
     const plan_range *p = &o->node->join.ranges[number];
@@ -78,7 +71,7 @@ static int read_values(join_ranges *j, const rowset *right, int number, bool *kn
         const batch *in = rowset_batch(right, b);
         if (op_eval(o, values, n, in, cols, &computing))
             return 0;
-        g->count += set_nulls_apart(cols, n, in->rows, o->pass);
+        g->count += move_nulls_last(cols, n, in->rows, o->pass);
         batch kept = {.rows = in->rows, .ncols = n, .cols = cols, .mem = o->pass};
         int status = rowset_append(g->values, &kept, e);
         if (status)
@@ -123,8 +116,8 @@ void join_ranges_free(join_ranges *j) {
 
 /* ---- a left batch ---------------------------------------------------------------------------- */
 
-/* How many values are, by the first n of their columns, below the bound, or, with `equal`, not above
- * it. */
+/* The number of values below the bound, compared in the first n columns; with `equal`, below or equal
+ * to it. */
 static int64_t count_below(const range_rows *g, const column *bound, int n, int row, bool equal) {
     int64_t low = 0, high = g->count;
     while (low < high) {
@@ -140,7 +133,7 @@ static int64_t count_below(const range_rows *g, const column *bound, int n, int 
     return low;
 }
 
-/* Of the values between the ends of row k only the first that are wanted, and their equals. */
+/* Cuts the range of row k to its first p->first values, and those equal to the last of them. */
 static void keep_first(range_rows *g, const plan_range *p, int k) {
     if (p->first <= 0 || g->high[k] - g->low[k] <= p->first)
         return;
@@ -150,9 +143,9 @@ static void keep_first(range_rows *g, const plan_range *p, int k) {
     *(p->downward ? &g->low[k] : &g->high[k]) = end;
 }
 
-/* One end of a range for each left row: that of the rows with equal columns where it has no bound. */
+/* One end of a range, by left row. Without a bound it is the end of the rows with equal columns. */
 typedef struct range_end {
-    column *cols; /* what is equal, and the bound */
+    column *cols; /* the equality columns, and the bound if there is one */
     int n;
 } range_end;
 
@@ -168,7 +161,7 @@ static int read_end(join_ranges *j, const plan_range *p, expr *bound, const batc
     return status;
 }
 
-/* A NULL bound bounds all out. */
+/* Sets low and high of a range for each left row; a NULL bound makes the range empty. */
 static int set_ends(join_ranges *j, const batch *in, int number) {
     range_rows *g = j->ranges[number];
     const plan_range *p = &j->o->node->join.ranges[number];
@@ -177,7 +170,7 @@ static int set_ends(join_ranges *j, const batch *in, int number) {
     if (status || (status = read_end(j, p, p->high, in, &high)) != 0)
         return status;
     for (int k = 0; k < in->rows; k++) {
-        bool null = has_null(low.cols, low.n, k) || has_null(high.cols, high.n, k);
+        bool null = row_has_null(low.cols, low.n, k) || row_has_null(high.cols, high.n, k);
         g->low[k] = null ? 0 : count_below(g, low.cols, low.n, k, p->low && !p->low_inclusive);
         g->high[k] = null ? 0 : count_below(g, high.cols, high.n, k, !p->high || p->high_inclusive);
         g->high[k] = BASE_MAX(g->low[k], g->high[k]);
@@ -223,7 +216,7 @@ const uint32_t *join_ranges_list(join_ranges *j, int left, int64_t *n) {
     while (count >> bits)
         bits++;
     *n = j->nright;
-    if (count * bits > j->nright) /* putting them in order costs more than walking all */
+    if (count * bits > j->nright) /* sorting them costs more than trying all rows */
         return NULL;
     for (int64_t at = 0; at < count; at++)
         j->list[at] = (uint32_t)join_ranges_row(j, left, at);

@@ -1,11 +1,11 @@
 /*
- * join_read.c - the inputs of a hash or loop join: which is read first, and an index join, where one
- * of them is a table: the other input is read first, and the table only at the other's keys
- * (planner/plan/index_join.c).
+ * join_read.c - reads the inputs of a hash or loop join, in the right order. In an index join
+ * (planner/plan/index_join.c) one input is a table: the other input is read first, and then only the
+ * table rows with its keys.
  *
- * Invariant: rows of the table that are not read could not have met a partner, so the join goes on as
- * if it had all. Estimates may be wrong: with more keys than it pays to look up, the whole table is
- * read, and no more of a left input is kept.
+ * Invariant: table rows that are not read match no row, so the join proceeds as if it had read all.
+ * Estimates may be wrong: when there are more keys than looking up pays for, the whole table is read,
+ * and no more left rows are kept.
  */
 #include <string.h>
 
@@ -50,7 +50,7 @@ static int rows_of_table(const op *o, uint64_t *all, err *e) {
     return table_row_count(o->ctx->txn, o->node->join.key_scan->scan.table, all, e);
 }
 
-/* The right input is read before the left, and the left by its keys. */
+/* Reads the right input first, and the left by its keys. */
 static int read_left_by_keys(op *o, join_pairs *p, err *e) {
     uint64_t all;
     int status = p->right ? 0 : read_right(o, p, e);
@@ -64,19 +64,19 @@ static int read_left_by_keys(op *o, join_pairs *p, err *e) {
     return status ? status : op_next(o->left, &p->in, e);
 }
 
-/* Keeps the left input to its end, or until it has more rows than it pays to look up. */
+/* Keeps left rows to the end of the input, or until there are more than looking up pays for. */
 static int keep_left(op *o, join_pairs *p, uint64_t all, err *e) {
     int status = 0;
-    p->left_rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
-    while (status == 0 && plan_keys_pay((double)rowset_rows(p->left_rows), 0, (double)all)) {
+    p->kept.rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+    while (status == 0 && plan_keys_pay((double)rowset_rows(p->kept.rows), 0, (double)all)) {
         batch *in;
         if ((status = op_next(o->left, &in, e)) != 0)
             return status;
         if (!in) {
-            p->left_ended = true;
+            p->kept.ended = true;
             break;
         }
-        status = rowset_append(p->left_rows, in, e);
+        status = rowset_append(p->kept.rows, in, e);
     }
     return status;
 }
@@ -86,13 +86,13 @@ static int read_right_of_kept_left(op *o, join_pairs *p, err *e) {
     int status = rows_of_table(o, &all, e);
     if (status == 0)
         status = keep_left(o, p, all, e);
-    if (status || (p->left_ended && rowset_rows(p->left_rows) == 0))
+    if (status || (p->kept.ended && rowset_rows(p->kept.rows) == 0))
         return status;
-    status = look_up(o, find_scan(o), p->left_rows, all, e);
+    status = look_up(o, find_scan(o), p->kept.rows, all, e);
     return status ? status : read_right(o, p, e);
 }
 
-/* The left input is kept, the right read by its keys, and the left then handed out. */
+/* Keeps the left input, reads the right by its keys, then returns the left rows. */
 static int read_right_by_keys(op *o, join_pairs *p, err *e) {
     int status = 0;
     if (!p->looked_up) {
@@ -101,10 +101,10 @@ static int read_right_by_keys(op *o, join_pairs *p, err *e) {
     }
     if (status)
         return status;
-    if (p->left_batch == rowset_batches(p->left_rows))
-        return p->left_ended ? 0 : op_next(o->left, &p->in, e);
-    p->left_view = *rowset_batch(p->left_rows, p->left_batch++);
-    p->in = &p->left_view;
+    if (p->kept.at == rowset_batches(p->kept.rows))
+        return p->kept.ended ? 0 : op_next(o->left, &p->in, e);
+    p->kept.view = *rowset_batch(p->kept.rows, p->kept.at++);
+    p->in = &p->kept.view;
     return 0;
 }
 
@@ -115,7 +115,7 @@ static int read_keyed(op *o, join_pairs *p, err *e) {
 
 /* ---- the left input -------------------------------------------------------------------------- */
 
-/* Whether an empty right input means that the join has no rows, and reading it asks no model. */
+/* Whether an empty right input makes the join empty, and reading it calls no model. */
 static bool right_decides(const op *o) {
     join_kind kind = o->node->join.kind;
     return (kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI) &&

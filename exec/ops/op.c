@@ -1,6 +1,6 @@
 /*
- * op.c - what is done around every operator: cancelling, counting rows and time, closing; and helpers
- * that several operators share.
+ * op.c - pulling from operators and closing them, with what is common to all: the cancel flag, row
+ * counts and times; and helper functions of operators.
  *
  * Invariant: an operator is closed exactly once, before its inputs, even after an error.
  */
@@ -34,11 +34,11 @@ int op_next(op *o, batch **out, err *e) {
     return status;
 }
 
-int rowset_drain(rowset *r, op *from, err *e) {
+int op_drain(op *o, rowset *into, err *e) {
     batch *b;
     int status;
-    while ((status = op_next(from, &b, e)) == 0 && b)
-        if ((status = rowset_append(r, b, e)) != 0)
+    while ((status = op_next(o, &b, e)) == 0 && b)
+        if ((status = rowset_append(into, b, e)) != 0)
             return status;
     return status;
 }
@@ -47,7 +47,7 @@ int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
     *own = NULL;
     if (!o->class->rows) {
         *rows = *own = rowset_new(o->ctx, o->node->types, o->node->ncols);
-        return rowset_drain(*own, o, e);
+        return op_drain(o, *own, e);
     }
     double start = clock_if_measured(o);
     int status = o->class->rows(o, rows, e);
@@ -62,7 +62,7 @@ int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
 
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual) {
     plan_actual *a = &ctx->counts.actual[number];
-    if (a->known) { /* read ahead or shared before: the rows are the same ones */
+    if (a->known) { /* run by the snapshot or another reader too: rows count once */
         a->ms += actual->ms;
         a->idle = a->idle && actual->idle;
         a->rows =
@@ -103,7 +103,7 @@ void op_close(op *o) {
     o->pass = NULL;
 }
 
-/* ---- shared helps ---------------------------------------------------------------------------- */
+/* ---- for operators ----------------------------------------------------------------------------- */
 
 void op_init_out(op *o) {
     o->out = (batch){.ncols = o->node->ncols, .mem = o->pass};
@@ -116,16 +116,34 @@ int op_open_out(op *o, err *e) {
     return 0;
 }
 
-void op_gather(op *o, const batch *in, const int *rows, int count) {
+void op_choose(op *o, batch *in, const int *rows, int count, batch **out) {
+    *out = count == in->rows ? in : count ? &o->out : NULL;
+    if (*out != &o->out)
+        return;
     for (int c = 0; c < in->ncols; c++)
         column_gather(&o->out.cols[c], o->pass, &in->cols[c], rows, count);
     o->out.rows = count;
+}
+
+void op_next_kept(op *o, const rowset *rows, int *at, batch **out) {
+    *out = NULL;
+    if (*at == rowset_batches(rows))
+        return;
+    o->out = *rowset_batch(rows, (*at)++);
+    *out = &o->out;
 }
 
 int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err *e) {
     int status = 0;
     for (int k = 0; k < n && status == 0; k++)
         status = eval_column(exprs[k], in, o->pass, &out[k], e);
+    return status;
+}
+
+int op_eval_keys(op *o, const sort_key *keys, int n, const batch *in, column *out, err *e) {
+    int status = 0;
+    for (int k = 0; k < n && status == 0; k++)
+        status = eval_column(keys[k].value, in, o->pass, &out[k], e);
     return status;
 }
 

@@ -1,8 +1,8 @@
 /*
- * op_build.c - from plan nodes to open operators.
+ * op_build.c - makes and opens the operators of a plan.
  *
- * Invariant: whatever fails, the operators built so far are closed. The input of a shared node is
- * built by the operator that reads it first (op_shared.c), so that it runs once.
+ * Invariant: on failure the operators built so far are closed. The input of a shared node is built
+ * by its first reader (op_shared.c), so that it runs once.
  */
 #include "op_int.h"
 

@@ -1,13 +1,11 @@
 /*
- * op_distinct.c - distinct rows: the first of each, in order of first appearance. NULL equals NULL
- * here.
+ * op_distinct.c - SELECT DISTINCT: the first of equal rows, in input order. NULL equals NULL.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"
 
 typedef struct distinct_state {
     hash_table *seen;
-    uint32_t entries[BATCH_ROWS];
     int rows[BATCH_ROWS];
 } distinct_state;
 
@@ -21,26 +19,13 @@ static int distinct_open(op *o, err *e) {
 static int distinct_next(op *o, batch **out, err *e) {
     distinct_state *s = o->state;
     batch *in;
-    int status;
-    while ((status = op_next(o->left, &in, e)) == 0 && in) {
-        uint32_t next = hash_table_count(s->seen);
-        int count = 0;
-        if ((status = hash_table_add(s->seen, in->cols, in->rows, s->entries, e)) != 0)
-            return status;
-        for (int k = 0; k < in->rows; k++)
-            if (s->entries[k] == next) {
-                s->rows[count++] = k;
-                next++;
-            }
-        if (count == 0)
-            continue;
+    int status = 0, count;
+    while (!*out && (status = op_next(o->left, &in, e)) == 0 && in) {
         arena_reset(o->pass);
-        *out = in;
-        if (count < in->rows) {
-            op_gather(o, in, s->rows, count);
-            *out = &o->out;
-        }
-        return 0;
+        status = hash_table_add_new(s->seen, in->cols, in->rows, s->rows, &count, e);
+        if (status)
+            return status;
+        op_choose(o, in, s->rows, count, out);
     }
     return status;
 }

@@ -1,8 +1,8 @@
 /*
- * op_file.c - FROM 'f.csv': the wanted columns of a file's rows, with a filter.
+ * op_file.c - FROM 'f.csv': reads the columns that the query uses of a CSV file, and filters rows.
  *
- * Invariant: every cell is read as the type that binding decided on, so a file that changed since
- * then is an error, not a surprise.
+ * Invariant: every cell is read as the type that the binder chose; a file that no longer fits these
+ * types is an error.
  */
 #include "core/notice_int.h"
 #include "op_int.h"
@@ -34,7 +34,7 @@ static int file_open(op *o, err *e) {
 static int file_next(op *o, batch **out, err *e) {
     file_state *s = o->state;
     const plan_node *p = o->node;
-    for (;;) {
+    while (!*out) {
         if (check_cancel(o->ctx->cancel, e))
             return ERR_CANCELLED;
         arena_reset(o->pass);
@@ -51,15 +51,9 @@ static int file_next(op *o, batch **out, err *e) {
             return 0;
         if ((status = eval_filter(p->file.filter, &s->wanted, o->pass, s->rows, &count, e)) != 0)
             return status;
-        if (count == s->wanted.rows)
-            return 0;
-        *out = NULL;
-        if (count == 0)
-            continue;
-        op_gather(o, &s->wanted, s->rows, count);
-        *out = &o->out;
-        return 0;
+        op_choose(o, &s->wanted, s->rows, count, out);
     }
+    return 0;
 }
 
 static void file_close(op *o) {

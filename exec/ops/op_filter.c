@@ -1,5 +1,5 @@
 /*
- * op_filter.c - WHERE and HAVING: rows whose predicate is true, in input order.
+ * op_filter.c - WHERE and HAVING: the rows whose predicate is true, in input order.
  */
 #include "op_int.h"
 
@@ -10,19 +10,12 @@ typedef struct filter_state {
 static int filter_next(op *o, batch **out, err *e) {
     filter_state *s = o->state;
     batch *in;
-    int status, count;
-    while ((status = op_next(o->left, &in, e)) == 0 && in) {
+    int status = 0, count;
+    while (!*out && (status = op_next(o->left, &in, e)) == 0 && in) {
         arena_reset(o->pass);
         if ((status = eval_filter(o->node->filter.predicate, in, o->pass, s->rows, &count, e)) != 0)
             return status;
-        if (count == 0)
-            continue;
-        *out = in;
-        if (count < in->rows) {
-            op_gather(o, in, s->rows, count);
-            *out = &o->out;
-        }
-        return 0;
+        op_choose(o, in, s->rows, count, out);
     }
     return status;
 }

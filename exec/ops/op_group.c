@@ -1,9 +1,9 @@
 /*
- * op_group.c - hash aggregation: groups in order of first appearance; without keys exactly one
- * group, even of no rows.
+ * op_group.c - hash aggregation: GROUP BY, with groups in order of first appearance. Without keys
+ * there is exactly one group, even of no rows.
  *
- * Keys come out as the hash table keeps them, batch by batch, without a copy. COUNT(*) of a whole
- * table is asked of storage, which knows it.
+ * Output key columns are the hash table's own batches, not copies. COUNT(*) of a whole table is read
+ * from its row count in storage.
  */
 #include "agg_int.h"
 #include "op_scan_int.h"
@@ -12,7 +12,7 @@ typedef struct group_state {
     hash_table *groups;
     agg **aggs;
     column *keys;
-    uint32_t at; /* groups handed out */
+    uint32_t at; /* groups returned so far */
     bool done;
     uint32_t entries[BATCH_ROWS];
 } group_state;
@@ -41,7 +41,7 @@ static int group_add(op *o, const batch *in, err *e) {
     return status;
 }
 
-/* SELECT COUNT(*) FROM t, and no more. */
+/* Whether the query is SELECT COUNT(*) FROM t, without WHERE. */
 static bool counts_a_table(const op *o) {
     const plan_node *p = o->node, *in = p->left;
     if (p->group.nkeys || o->left->class != &op_scan || in->scan.filter || in->scan.nlow ||

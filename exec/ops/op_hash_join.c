@@ -1,78 +1,59 @@
 /*
- * op_hash_join.c - join by equal keys: the right input is kept and hashed, the left input probes
- * and keeps its order. One of the inputs may be a table that is read by the other's keys
- * (join_read.c).
+ * op_hash_join.c - hash join: builds a hash table of the right input and probes it with the left
+ * input, whose order is kept. join_read.c reads the inputs, and does index joins.
  *
- *   entries   one a distinct key              first[entry]   its first right row
- *   next[row] the next right row of the same key, in input order
+ *   chains[entry]  the first and the last right row of a distinct key
+ *   next[row]      the next right row of the same key, in input order
  *
- * Invariant: a NULL key matches nothing unless the join is null_safe. A MARK join that answers IN
- * (mark_null) is NULL where a NULL could have been the match: then the rows with NULL keys are
- * compared one by one.
+ * Invariant: a NULL key matches nothing unless the join is null_safe. A MARK join for IN (mark_null)
+ * is NULL where a comparison with NULL could have matched; rows with NULL keys are then compared one
+ * by one.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "join_pairs_int.h"
+#include "rows/cells_int.h"
 #include "rows/hash_table_int.h"
+
+typedef struct row_chain {
+    int64_t first, last; /* right rows; -1: none */
+} row_chain;
 
 typedef struct hash_join_state {
     join_pairs pairs;
     hash_table *table;
-    int64_t *first, *last; /* per entry; -1: none */
-    size_t nentries;
-    int64_t *next; /* per right row */
-    size_t nnext;
-    rowset *right_keys; /* mark_null with NULLs about: every right row's keys */
-    int64_t *null_rows; /* right rows with a NULL key */
+    row_chain *chains;  /* by entry of the table */
+    size_t nchains;     /* allocated */
+    int64_t *next;      /* by right row; -1: the last of its chain */
+    rowset *right_keys; /* of every right row, if the mark can be NULL */
+    int64_t *null_rows; /* right rows with a NULL key, if the mark can be NULL */
     int64_t nnull;
     column *left_keys;
     uint32_t entries[BATCH_ROWS];
     int64_t found[BATCH_ROWS];     /* entry of each left row, or -1 */
     uint8_t left_null[BATCH_ROWS]; /* the left row has a NULL key */
-    int left;
-    int64_t chain; /* right row to pair next, or -1 */
+    int left;                      /* current row of the left batch */
+    int64_t chain;                 /* the right row to pair it with next, or -1 */
 } hash_join_state;
 
-static bool tells_unknown(const op *o) {
+static bool mark_can_be_null(const op *o) {
     return o->node->join.kind == JOIN_MARK && o->node->join.mark_null && !o->node->join.null_safe;
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static void *grow(void *old, size_t used, size_t wanted, size_t bytes, size_t *capacity, err *e) {
-    if (wanted <= *capacity)
-        return old;
-    size_t room = BASE_MAX(wanted, *capacity * 2);
-    void *p = realloc(old, room * bytes);
-    if (!p) {
-        err_set(e, ERR_FULL, "not enough memory to join %zu rows", used);
-        return NULL;
-    }
-    *capacity = room;
-    return p;
-}
-
-static bool null_key(const column *keys, int nkeys, int row) {
-    for (int k = 0; k < nkeys; k++)
-        if (keys[k].type == TYPE_NULL || column_is_null(&keys[k], row))
-            return true;
-    return false;
-}
-
-static int build_entries(hash_join_state *s, err *e) {
-    size_t n = hash_table_count(s->table), capacity = s->nentries, same = s->nentries;
-    int64_t *first = grow(s->first, n, n, sizeof *first, &capacity, e);
-    if (!first && n > s->nentries)
-        return ERR_FULL;
-    s->first = first;
-    int64_t *last = grow(s->last, n, n, sizeof *last, &same, e);
-    if (!last && n > s->nentries)
-        return ERR_FULL;
-    s->last = last;
-    for (size_t k = s->nentries; k < capacity; k++)
-        s->first[k] = s->last[k] = -1;
-    s->nentries = capacity;
+static int make_chains(hash_join_state *s, err *e) {
+    size_t n = hash_table_count(s->table), room = BASE_MAX(n, s->nchains * 2);
+    if (n <= s->nchains)
+        return 0;
+    row_chain *chains = realloc(s->chains, sizeof *chains * room);
+    if (!chains)
+        return err_set(e, ERR_FULL, "not enough memory to join rows by %zu distinct keys", n);
+    for (size_t k = s->nchains; k < room; k++)
+        chains[k] = (row_chain){-1, -1};
+    s->chains = chains;
+    s->nchains = room;
     return 0;
 }
 
@@ -83,25 +64,25 @@ static int build_batch(op *o, const batch *b, int64_t start, column *keys, err *
     if (status == 0)
         status = hash_table_add(s->table, keys, b->rows, s->entries, e);
     if (status == 0)
-        status = build_entries(s, e);
+        status = make_chains(s, e);
     if (status)
         return status;
     for (int k = 0; k < b->rows; k++) {
         int64_t row = start + k;
         s->next[row] = -1;
-        if (!o->node->join.null_safe && null_key(keys, nkeys, k)) {
-            if (tells_unknown(o))
+        if (!o->node->join.null_safe && row_has_null(keys, nkeys, k)) {
+            if (mark_can_be_null(o))
                 s->null_rows[s->nnull++] = row;
             continue;
         }
-        uint32_t entry = s->entries[k];
-        if (s->last[entry] < 0)
-            s->first[entry] = row;
+        row_chain *chain = &s->chains[s->entries[k]];
+        if (chain->last < 0)
+            chain->first = row;
         else
-            s->next[s->last[entry]] = row;
-        s->last[entry] = row;
+            s->next[chain->last] = row;
+        chain->last = row;
     }
-    if (!tells_unknown(o))
+    if (!mark_can_be_null(o))
         return 0;
     batch kept = {.rows = b->rows, .ncols = nkeys, .cols = keys, .mem = o->pass};
     return rowset_append(s->right_keys, &kept, e);
@@ -119,11 +100,11 @@ static int join_build(op *o, err *e) {
     size_t rows = (size_t)rowset_rows(s->pairs.right);
     int status = 0;
     s->next = mem_try_alloc(sizeof *s->next * rows);
-    if (tells_unknown(o)) {
+    if (mark_can_be_null(o)) {
         s->right_keys = rowset_new(o->ctx, types, nkeys);
         s->null_rows = mem_try_alloc(sizeof *s->null_rows * rows);
     }
-    if (!s->next || (tells_unknown(o) && !s->null_rows))
+    if (!s->next || (mark_can_be_null(o) && !s->null_rows))
         return err_set(e, ERR_FULL, "not enough memory to join %zu rows", rows);
     for (int b = 0; b < rowset_batches(s->pairs.right) && status == 0; b++) {
         arena_reset(o->pass);
@@ -137,7 +118,7 @@ static int join_build(op *o, err *e) {
 static void start_row(hash_join_state *s) {
     s->chain = -1;
     if (s->left < s->pairs.in->rows && s->found[s->left] >= 0)
-        s->chain = s->first[s->found[s->left]];
+        s->chain = s->chains[s->found[s->left]].first;
 }
 
 static int probe_batch(op *o, err *e) {
@@ -152,14 +133,14 @@ static int probe_batch(op *o, err *e) {
     if (status)
         return status;
     hash_table_find(s->table, s->left_keys, s->pairs.in->rows, o->node->join.null_safe, s->found);
-    for (int k = 0; tells_unknown(o) && k < s->pairs.in->rows; k++)
-        s->left_null[k] = null_key(s->left_keys, o->node->join.nkeys, k);
+    for (int k = 0; mark_can_be_null(o) && k < s->pairs.in->rows; k++)
+        s->left_null[k] = row_has_null(s->left_keys, o->node->join.nkeys, k);
     s->left = 0;
     start_row(s);
     return 0;
 }
 
-/* Whether the right row's keys equal the left row's or could, a NULL standing in the way. */
+/* Whether the keys of two rows are equal, with NULL equal to anything. */
 static bool could_match(const op *o, const hash_join_state *s, const value *left, int64_t row) {
     for (int k = 0; k < o->node->join.nkeys; k++) {
         value right = rowset_get(s->right_keys, row, k);
@@ -170,8 +151,8 @@ static bool could_match(const op *o, const hash_join_state *s, const value *left
     return true;
 }
 
-/* Candidates whose key comparison is unknown make the mark unknown, unless their predicate is
- * false. The keys are read again from the left row: o->pass was reset since they were computed. */
+/* Sets pairs.unknown for a left row if a comparison of keys is NULL for some right row whose other
+ * predicate is not false. Evaluates the left keys again, since o->pass was reset since then. */
 static int find_unknown(op *o, int left, err *e) {
     hash_join_state *s = o->state;
     const plan_node *p = o->node;
@@ -210,7 +191,7 @@ static int probe_fill(op *o, err *e) {
     bool one_decides = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK;
     bool one_is_enough = one_decides && !o->node->join.predicate;
     if (one_decides && s->left < p->in->rows && p->matched[s->left])
-        s->chain = -1; /* the candidates before had a match */
+        s->chain = -1; /* matched by earlier candidates */
     while (s->left < p->in->rows && p->count < BATCH_ROWS) {
         if (s->chain >= 0) {
             join_add(p, s->left, s->chain);
@@ -219,7 +200,7 @@ static int probe_fill(op *o, err *e) {
         }
         if (needs_end)
             join_add(p, s->left, END_OF_LEFT_ROW);
-        if (tells_unknown(o)) {
+        if (mark_can_be_null(o)) {
             int status = find_unknown(o, s->left, e);
             if (status)
                 return status;
@@ -252,11 +233,10 @@ static int hash_join_next(op *o, batch **out, err *e) {
 static void hash_join_close(op *o) {
     hash_join_state *s = o->state;
     hash_table_free(s->table);
-    rowset_free(s->pairs.left_rows);
+    rowset_free(s->pairs.kept.rows);
     rowset_free(s->pairs.own_right);
     rowset_free(s->right_keys);
-    free(s->first);
-    free(s->last);
+    free(s->chains);
     free(s->next);
     free(s->null_rows);
 }

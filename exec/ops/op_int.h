@@ -1,10 +1,10 @@
 /*
- * op_int.h - the operator protocol, and what several operators share.
+ * op_int.h - the operator protocol, and functions that several operators use.
  *
  * The operators are a tree parallel to the read-only plan_node tree. Pull model: op_next returns a
- * batch of 1..BATCH_ROWS rows, or NULL at the end. A batch is valid until its operator is asked
- * again; an operator that keeps rows copies them (rowset). One operator is one file with one `const
- * op_class`, which stmt/op_classes.c lists.
+ * batch of 1..BATCH_ROWS rows, or NULL at the end. A batch is valid until the next op_next on the
+ * same operator; operators that keep rows copy them into a rowset. Each operator is a file with one
+ * `const op_class`, listed in stmt/op_classes.c.
  */
 #ifndef KVASIR_OP_INT_H
 #define KVASIR_OP_INT_H
@@ -14,15 +14,16 @@
 
 struct op_class {
     const char *name;
-    size_t state_bytes;                      /* op.state is this many zero bytes, in op.mem */
-    int (*open)(op *o, err *e);              /* the inputs are open already; NULL: nothing to do */
-    int (*next)(op *o, batch **out, err *e); /* *out = NULL at the end */
-    void (*close)(op *o); /* frees what is not in op.mem; called once, also after errors; or NULL */
-    /* All rows, of an operator that keeps them as long as the plan; else NULL. */
+    size_t state_bytes;                      /* size of op.state, zeroed, in op.mem */
+    int (*open)(op *o, err *e);              /* after its inputs were opened; may be NULL */
+    int (*next)(op *o, batch **out, err *e); /* *out is NULL before, and after the last batch */
+    void (*close)(
+        op *o); /* frees what is not in op.mem; called once, also after errors; may be NULL */
+    /* All rows, for operators whose rows live as long as the plan; else NULL. */
     int (*rows)(op *o, const rowset **out, err *e);
-    bool builds_inputs;  /* op_build builds none */
-    bool reports;        /* `close` reports the figures itself: op_report */
-    bool counted_before; /* its rows were counted when they were read ahead */
+    bool builds_inputs;  /* the operator builds its inputs itself; op_build does not */
+    bool reports;        /* `close` calls op_report itself */
+    bool counted_before; /* its rows were counted when the snapshot read them */
 };
 
 struct op {
@@ -31,51 +32,56 @@ struct op {
     exec_ctx *ctx;
     op *left, *right;
     arena *mem;  /* lives as long as the operator */
-    arena *pass; /* reset by the operator before it makes its next batch */
-    batch out;   /* the batch it returns, when it builds one */
+    arena *pass; /* holds the current batch; the operator resets it before the next */
+    batch out;   /* the batch to return, where it is not the input's */
     void *state;
-    plan_actual actual; /* rows and ms are counted by op_next */
+    plan_actual actual; /* rows and milliseconds so far, counted by op_next */
     bool asked;         /* op_next was called at least once */
 };
 
 /* ---- build, pull, close ---------------------------------------------------------------------- */
 
-/* Makes and opens the operators of the subtree `node`; rows of subtrees that were read ahead
- * (ctx->kept.ready) are not computed again. On failure *out is NULL. */
+/* Makes and opens the operators of the subtree `node`. Subtrees whose rows the snapshot read
+ * (ctx->kept.ready) become op_rowset. On failure *out is NULL. */
 int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e);
-/* The next batch, or NULL at the end. Checks for cancelling, counts rows and time. */
+/* The next batch, or NULL at the end. Checks the cancel flag; counts rows and time. */
 int op_next(op *o, batch **out, err *e);
-/* Appends all rows of an operator. */
-int rowset_drain(rowset *r, op *from, err *e);
-/* All rows of an operator, before its first op_next. Rows that the plan keeps are read in place;
- * others are copied into *own, which the caller frees. */
+/* Appends all remaining rows of an operator to `into`. */
+int op_drain(op *o, rowset *into, err *e);
+/* All rows of an operator that no op_next was called on. Rows that live as long as the plan are not
+ * copied; others are copied into *own, which the caller frees. */
 int op_rows(op *o, const rowset **rows, rowset **own, err *e);
 void op_close(op *o); /* the whole subtree; NULL is fine */
-/* Adds what happened at the line `number` of the plan to ctx->counts.actual. */
+/* Adds the figures of plan node `number` to ctx->counts.actual. */
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual);
-/* The time of an operator without that of its inputs. */
+/* The operator's time without its inputs' time, in milliseconds. */
 double op_own_ms(const op *o);
 /* Whether LLM calls get answers: EXPLAIN (TOKENS) counts them, and WARM computes only their prompts. */
 bool calls_are_answered(const exec_ctx *ctx);
-/* Whether a join reads its right input even though the left has no rows: where calls are counted or
- * warmed and not answered, the rows of a left input with calls are not known. */
+/* Whether a join must read its right input even if the left returns no rows. True where the left
+ * calls the model and calls are only counted or warmed: its rows are then unknown. */
 bool right_side_must_drain(const exec_ctx *ctx, const plan_node *join);
 
 /* ---- for operators --------------------------------------------------------------------------- */
 
-/* Sets up o->out with the node's columns; the operator points them at data. */
+/* Allocates the columns of o->out; the operator sets their data. */
 void op_init_out(op *o);
-/* `open` of operators that need only op_init_out. */
+/* op_class.open of operators that only call op_init_out. */
 int op_open_out(op *o, err *e);
-/* o->out = rows[0..count) of `in`, gathered in o->pass. */
-void op_gather(op *o, const batch *in, const int *rows, int count);
+/* *out = the rows rows[0..count) of `in`, gathered in o->pass: `in` itself where these are all rows,
+ * NULL where there are none. */
+void op_choose(op *o, batch *in, const int *rows, int count, batch **out);
+/* *out = batch *at of a rowset, or NULL after the last; advances *at. */
+void op_next_kept(op *o, const rowset *rows, int *at, batch **out);
 /* Evaluates `n` expressions over `in` into out[0..n), in o->pass. */
 int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err *e);
-/* Adds the row's number to an error over the batch, when the statement inserts or updates: `before`
- * rows came in earlier batches. Evaluates the expressions again, row by row, to find it. */
+/* The same for the values of sort keys. */
+int op_eval_keys(op *o, const sort_key *keys, int n, const batch *in, column *out, err *e);
+/* Adds the failing row's number to an error message, where the statement inserts or updates. Finds
+ * the row by evaluating the expressions row by row; `before` rows came in earlier batches. */
 void err_add_row(op *o, expr *const *exprs, int n, const batch *in, int64_t before, err *e);
 
-/* The state of op_rowset: set by op_build for a subtree that was read ahead. */
+/* The state of op_rowset, set by op_build: the rows that the snapshot read. */
 typedef struct rowset_state {
     const rowset *rows;
     int at;

@@ -1,18 +1,20 @@
 /*
- * op_limit.c - LIMIT and OFFSET, of all rows or of each group of rows with equal partition columns.
+ * op_limit.c - LIMIT and OFFSET: over all rows, or over each group of equal partition columns.
  *
- * Invariant: without partitions the input is not asked for more once the last wanted row is out.
+ * Invariant: without partitions the input is not read any further once the limit is reached.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "op_int.h"
 #include "rows/hash_table_int.h"
+#include "storage/containers.h"
 
 typedef struct limit_state {
-    int64_t seen; /* rows that came in */
+    int64_t seen; /* input rows so far */
     hash_table *partitions;
-    int64_t *counts; /* rows seen, per partition */
-    size_t ncounts;
+    int64_t *counts; /* input rows so far, by partition */
+    size_t ncounts;  /* allocated */
     uint32_t entries[BATCH_ROWS];
     int rows[BATCH_ROWS];
 } limit_state;
@@ -45,14 +47,9 @@ static int choose_partitioned(op *o, const batch *in, int *count, err *e) {
     int status = hash_table_add(s->partitions, keys, in->rows, s->entries, e);
     if (status)
         return status;
-    size_t entries = hash_table_count(s->partitions);
-    if (entries > s->ncounts) {
-        size_t room = BASE_MAX(entries, s->ncounts * 2);
-        s->counts = mem_realloc(s->counts, sizeof *s->counts * room);
-        for (size_t k = s->ncounts; k < room; k++)
-            s->counts[k] = 0;
-        s->ncounts = room;
-    }
+    size_t before = s->ncounts;
+    ARRAY_RESERVE(s->counts, hash_table_count(s->partitions), s->ncounts);
+    memset(s->counts + before, 0, sizeof *s->counts * (s->ncounts - before));
     for (int k = 0; k < in->rows; k++)
         if (wanted(o, s->counts[s->entries[k]]++))
             s->rows[(*count)++] = k;
@@ -62,7 +59,7 @@ static int choose_partitioned(op *o, const batch *in, int *count, err *e) {
 static int limit_next(op *o, batch **out, err *e) {
     limit_state *s = o->state;
     int64_t limit = o->node->limit.limit, offset = BASE_MAX(o->node->limit.offset, 0);
-    for (;;) {
+    while (!*out) {
         batch *in;
         int count = 0, status;
         if (limit == 0 || (!s->partitions && limit > 0 && s->seen - offset >= limit))
@@ -78,15 +75,9 @@ static int limit_next(op *o, batch **out, err *e) {
         if (status)
             return status;
         s->seen += in->rows;
-        if (count == 0)
-            continue;
-        *out = in;
-        if (count < in->rows) {
-            op_gather(o, in, s->rows, count);
-            *out = &o->out;
-        }
-        return 0;
+        op_choose(o, in, s->rows, count, out);
     }
+    return 0;
 }
 
 static void limit_close(op *o) {

@@ -1,21 +1,22 @@
 /*
- * op_loop_join.c - join by any predicate, or none: every left row meets every row of the kept right
- * input, or those of its ranges (join_ranges.c); where one match decides (SEMI, ANTI, MARK), the
- * rows up to it.
+ * op_loop_join.c - nested-loop join, for any predicate or none: pairs every left row with every
+ * right row, or with those in its ranges (join_ranges.c). SEMI, ANTI and MARK joins stop at a left
+ * row's first match.
  */
 #include "join_pairs_int.h"
+#include "join_ranges_int.h"
 
-/* Sorting the right input costs about as much as so many left rows that meet all of it. */
+/* Left rows from which on sorting the right input costs less than pairing all of it with each. */
 enum { ROWS_WORTH_SORTING = 64 };
 
 typedef struct loop_state {
     join_pairs pairs;
-    join_ranges *ranges; /* NULL: every right row is one to meet */
-    int64_t left_rows;   /* so far */
-    int left;            /* row of the left batch at work */
-    int64_t right;       /* how many rows of the right input it has met */
-    bool started;        /* list and nlist are those of the left row at work */
-    const uint32_t *list;
+    join_ranges *ranges;  /* NULL: every right row is a candidate */
+    int64_t left_rows;    /* read so far */
+    int left;             /* current row of the left batch */
+    int64_t right;        /* number of right rows that it was paired with */
+    bool started;         /* list and nlist are those of the current left row */
+    const uint32_t *list; /* its candidates; NULL: all */
     int64_t nlist;
     bool unmatched; /* this sweep of fill_until_match found a left row without a match */
 } loop_state;
@@ -35,13 +36,12 @@ static int read_left(op *o, loop_state *s, err *e) {
     return status;
 }
 
-/* Where the first match of a left row decides, the right input is walked once, each of its rows
- * beside all left rows still without a match: what one sweep matched, the next does not ask again.
- */
+/* For joins that stop at a left row's first match: walks the right input once and pairs each of its
+ * rows with all left rows that have no match yet. */
 static void fill_until_match(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
     int64_t nright = rowset_rows(p->right);
-    if (s->ranges) /* which list a row once a range */
+    if (s->ranges) /* a row may be in several ranges */
         nright *= o->node->join.nranges;
     if (!o->node->join.predicate)
         nright = BASE_MIN(nright, 1);
@@ -70,7 +70,7 @@ static void start_row(loop_state *s) {
     s->started = true;
 }
 
-/* Fills the candidates as far as they hold. */
+/* Adds candidates until the left batch ends or BATCH_ROWS are reached. */
 static void loop_fill(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
     join_kind kind = o->node->join.kind;

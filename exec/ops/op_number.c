@@ -1,5 +1,5 @@
 /*
- * op_number.c - adds a column 1, 2, 3, … in input order.
+ * op_number.c - adds a column that numbers the rows 1, 2, 3, … in input order.
  */
 #include "op_int.h"
 

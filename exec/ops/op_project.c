@@ -1,5 +1,5 @@
 /*
- * op_project.c - computed columns; a plain column is passed on, not copied.
+ * op_project.c - the SELECT list: evaluates expressions; plain columns are not copied.
  */
 #include "op_int.h"
 

@@ -1,14 +1,14 @@
 /*
- * op_recursive.c - WITH RECURSIVE: the first part's rows, then round by round those that the
- * recursive part makes of the rows of the round before, until a round makes none.
+ * op_recursive.c - WITH RECURSIVE: returns the rows of the first part, then runs the recursive part
+ * in rounds, each over the rows of the round before, until a round returns no rows.
  *
- *   last   the rows of the round before, which PLAN_WORKING hands out
- *   next   those of the round at work, kept as they are given on
+ *   last   the rows of the round before, which PLAN_WORKING reads
+ *   next   the rows of the current round so far
  *
- * Rows are given on as they come, so a LIMIT above ends a recursion that would not end by itself.
- * Where nothing but filters, projections and the left sides of joins stand over the working rows,
- * the recursive part simply goes on with each round's: what a join has hashed is kept. Else it is
- * built anew. Invariant: with UNION a row that came before, in any round, comes no more.
+ * Rows are returned at once, so a LIMIT above ends an infinite recursion. The operators of the
+ * recursive part are rebuilt for each round, unless only filters, projections and left sides of joins
+ * are above the working rows: these resume, so that joins keep their hash tables. Invariant: with
+ * UNION a row equal to an earlier one, of any round, is not returned.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"
@@ -16,9 +16,9 @@
 typedef struct recursive_state {
     rowset *last, *next;
     hash_table *seen; /* UNION; else NULL */
-    bool in_rounds, goes_on;
-    arena *round; /* for the operators of a round that were built anew */
-    uint32_t entries[BATCH_ROWS];
+    bool in_rounds;   /* the first part has ended */
+    bool can_resume;  /* the recursive part need not be rebuilt */
+    arena *round;     /* memory of operators that are rebuilt for each round */
     int rows[BATCH_ROWS];
 } recursive_state;
 
@@ -30,24 +30,24 @@ static bool reads(const plan_node *p, int number) {
     return false;
 }
 
-/* Whether the operators of p give more rows once there are more working rows. */
-static bool can_go_on(const plan_node *p, int number) {
+/* Whether the operators of p, after they ended, return more rows once there are more working rows. */
+static bool can_resume(const plan_node *p, int number) {
     switch (p->kind) {
     case PLAN_WORKING:
         return true;
     case PLAN_FILTER:
     case PLAN_PROJECT:
-        return can_go_on(p->left, number);
+        return can_resume(p->left, number);
     case PLAN_HASH_JOIN:
     case PLAN_LOOP_JOIN:
         return p->join.keyed == KEYED_NONE && !reads(p->right, number) &&
-               can_go_on(p->left, number);
+               can_resume(p->left, number);
     default:
         return false;
     }
 }
 
-/* What was shared within the round before is of other rows. */
+/* Frees shared rows that were computed from the working rows of the round before. */
 static void forget_shared(exec_ctx *ctx, const plan_node *p, int number) {
     for (; p; p = p->left) {
         if (p->kind == PLAN_SHARED && ctx->kept.shared[p->shared.number] &&
@@ -69,20 +69,20 @@ static int recursive_open(op *o, err *e) {
     s->next = rowset_new(o->ctx, p->types, p->ncols);
     if (p->recursive.distinct)
         s->seen = hash_table_new(o->ctx, p->types, p->ncols);
-    s->goes_on = can_go_on(p->right, p->recursive.number);
+    s->can_resume = can_resume(p->right, p->recursive.number);
     return 0;
 }
 
 static void close_round(op *o) {
     if (o->right)
-        o->actual.ms -= o->right->actual.ms; /* the round's own */
+        o->actual.ms -= o->right->actual.ms; /* reported as the round's own */
     o->ctx->counts.adds_rounds = true;
     op_close(o->right);
     o->ctx->counts.adds_rounds = false;
     o->right = NULL;
 }
 
-/* Operators live as long as the statement, but for those of a round. */
+/* Builds the operators of a round, in the round's arena. */
 static int build_round(op *o, err *e) {
     recursive_state *s = o->state;
     arena *whole = o->ctx->mem;
@@ -97,44 +97,34 @@ static int build_round(op *o, err *e) {
     return status;
 }
 
-/* The next round: what came in this one is what it works on. *more is false where nothing came. */
+/* Starts the next round over the rows of the current one. *more = false: there were none. */
 static int start_round(op *o, bool *more, err *e) {
     recursive_state *s = o->state;
     int number = o->node->recursive.number, status = 0;
     working_rows *w = &o->ctx->kept.working[number];
-    rowset *came = s->next;
+    rowset *fresh = s->next;
     s->next = s->last;
-    s->last = came;
+    s->last = fresh;
     rowset_clear(s->next);
     w->rows = s->last;
     w->round++;
     *more = rowset_rows(s->last) > 0;
-    if (*more && s->in_rounds && !s->goes_on)
+    if (*more && s->in_rounds && !s->can_resume)
         status = build_round(o, e);
     s->in_rounds = true;
     return status;
 }
 
-/* in, or its rows that have not come before; *out = NULL: there are none. */
+/* *out = `in`, with UNION without rows returned before; NULL: no rows are left. Keeps them. */
 static int keep_new(op *o, batch *in, batch **out, err *e) {
     recursive_state *s = o->state;
     *out = in;
     if (s->seen) {
-        uint32_t fresh = hash_table_count(s->seen);
-        int count = 0, status = hash_table_add(s->seen, in->cols, in->rows, s->entries, e);
+        int count, status = hash_table_add_new(s->seen, in->cols, in->rows, s->rows, &count, e);
         if (status)
             return status;
-        for (int k = 0; k < in->rows; k++)
-            if (s->entries[k] == fresh) {
-                s->rows[count++] = k;
-                fresh++;
-            }
         arena_reset(o->pass);
-        *out = count ? in : NULL;
-        if (count && count < in->rows) {
-            op_gather(o, in, s->rows, count);
-            *out = &o->out;
-        }
+        op_choose(o, in, s->rows, count, out);
     }
     return *out ? rowset_append(s->next, *out, e) : 0;
 }
@@ -156,7 +146,7 @@ static int recursive_next(op *o, batch **out, err *e) {
 
 static void recursive_close(op *o) {
     recursive_state *s = o->state;
-    close_round(o); /* here: its memory may be the round's */
+    close_round(o); /* before its arena is freed */
     arena_free(s->round);
     rowset_free(s->last);
     rowset_free(s->next);
@@ -169,11 +159,11 @@ const op_class op_recursive = {.name = "recursive",
                                .next = recursive_next,
                                .close = recursive_close};
 
-/* ---- the rows that came last ----------------------------------------------------------------- */
+/* ---- the working rows ------------------------------------------------------------------------- */
 
 typedef struct working_state {
-    uint64_t round; /* whose rows were handed out */
-    int at;
+    uint64_t round; /* the round whose rows are being returned */
+    int at;         /* batches of it returned so far */
 } working_state;
 
 static int working_next(op *o, batch **out, err *e) {
@@ -184,10 +174,7 @@ static int working_next(op *o, batch **out, err *e) {
         s->round = w->round;
         s->at = 0;
     }
-    if (s->at == rowset_batches(w->rows))
-        return 0;
-    o->out = *rowset_batch(w->rows, s->at++);
-    *out = &o->out;
+    op_next_kept(o, w->rows, &s->at, out);
     return 0;
 }
 

@@ -1,25 +1,26 @@
 /*
- * op_residual.c - the ON of a LEFT JOIN with LLM calls in it: over candidate pairs, those of one
- * left row consecutive (group slot), keeps the pairs whose predicate is true, else one pair with
- * the right side's columns NULL.
+ * op_residual.c - the ON condition of a LEFT JOIN that contains LLM calls. Its input is candidate
+ * pairs, all pairs of a left row in succession (group slot); it keeps the pairs whose predicate is
+ * true, or, if a left row has none, one row with the right columns NULL.
  *
- * Invariant: a left row gives at least one row. Its first pair is kept back until a pair passes or
- * the next left row begins, also across batches.
+ * Invariant: every left row returns at least one row. Its first pair is kept, across batches, until
+ * a pair passes or the next left row begins.
  */
 #include <string.h>
 
 #include "op_int.h"
 
 typedef struct residual_state {
-    rowset *pending; /* one row: the first pair of the left row at work, NULLs in place; or empty */
-    bool open, passed; /* a left row is at work; a pair of it passed */
-    int64_t group;
+    rowset *pending; /* one row: the left row with the right columns NULL; or empty */
+    bool open;       /* there is a current left row */
+    bool passed;     /* one of its pairs passed */
+    int64_t group;   /* its number */
     bool input_done;
     rowset *result;
     int at;
 } residual_state;
 
-/* Puts out the left row's own row if nothing of it passed. */
+/* Returns the left row with NULLs if none of its pairs passed. */
 static void finish_group(residual_state *s) {
     if (s->open && !s->passed)
         rowset_push(s->result, rowset_batch(s->pending, 0)->cols, 0);
@@ -62,12 +63,9 @@ static int residual_batch(op *o, const batch *in, err *e) {
 static int residual_next(op *o, batch **out, err *e) {
     residual_state *s = o->state;
     for (;;) {
-        if (s->result && s->at < rowset_batches(s->result)) {
-            o->out = *rowset_batch(s->result, s->at++);
-            *out = &o->out;
-            return 0;
-        }
-        if (s->input_done)
+        if (s->result)
+            op_next_kept(o, s->result, &s->at, out);
+        if (*out || s->input_done)
             return 0;
         batch *in;
         int status = op_next(o->left, &in, e);

@@ -1,15 +1,12 @@
 /*
- * op_rowset.c - a subtree whose rows were read ahead (snapshot.c): hands out the kept batches.
+ * op_rowset.c - a subtree whose rows the snapshot read (snapshot.c): returns the kept batches.
  */
 #include "op_int.h"
 
 static int rowset_next(op *o, batch **out, err *e) {
     (void)e;
     rowset_state *s = o->state;
-    if (s->at < rowset_batches(s->rows)) {
-        o->out = *rowset_batch(s->rows, s->at++);
-        *out = &o->out;
-    }
+    op_next_kept(o, s->rows, &s->at, out);
     return 0;
 }
 

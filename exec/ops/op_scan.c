@@ -1,29 +1,26 @@
 /*
- * op_scan.c - reading a table: whole, a range of its rowids, or the rows that keys lead to, with a
- * filter right where the rows come in. The keys may be those of a join's other input, handed in by
- * the join before the first row is asked for.
+ * op_scan.c - table scan: the whole table, a range of rowids, or the rows of index keys, with a
+ * filter. An index join passes the keys in before it reads the first row (op_scan_int.h).
  *
- * Invariant: rows come in order of their rowids, however they were found: what an index or a list
- * of keys leads to is listed and sorted first. A scan that is `ordered` instead comes along its
- * index, or down from the highest rowid, as it reads. Cells point into the read transaction's map
- * and are not copied; who keeps them does. A bound that is NULL matches no row, as `x = NULL` does
- * not.
+ * Invariant: rows are returned in rowid order: rowids from an index or a list of keys are collected
+ * and sorted first. An `ordered` scan instead returns rows in its index's order, or by descending
+ * rowid. Cells point into the read transaction's memory map and are not copied. A NULL bound matches
+ * no row, as x = NULL does not.
  */
 #include "op_scan_int.h"
 
 typedef struct scan_state {
     table_scan *scan;
     bool empty;
-    value *low, *high; /* the bounds' */
-    rowid_list found;  /* by keys: the rows to read */
+    value *low, *high; /* values of the bounds */
+    rowid_list found;  /* rows found by keys */
     batch in;
     int rows[BATCH_ROWS];
-    /* ordered, where NULLs are apart: bounds of what is read next, once the first rows are */
-    bool more;
+    bool more; /* an ordered scan reads the range next_low … next_high after the current one */
     scan_bound next_low, next_high;
 } scan_state;
 
-/* *possible becomes false where a bound is NULL; that of the IN list is left for later. */
+/* Evaluates bounds, except the one that an IN list sets. *possible = false: one is NULL. */
 static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, value **values,
                        bool *possible, err *e) {
     *values = ARENA_ARRAY(o->mem, value, BASE_MAX(n, 1));
@@ -45,7 +42,7 @@ static int find_rows(scan_state *s, const scan_bound *low, const scan_bound *hig
     return status ? status : scan_rowids(s->scan, &s->found, e);
 }
 
-/* The rows in the bounds, once for each value of the list. */
+/* Finds the rows in the bounds for each value of the IN list. */
 static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err *e) {
     const plan_node *p = o->node;
     scan_state *s = o->state;
@@ -61,8 +58,8 @@ static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err
     return status;
 }
 
-/* Rows in the order of the index: those whose column behind the equal ones is NULL before or behind
- * the others. */
+/* Opens a scan in index order. Where the order wants the index column's NULLs on the other side than
+ * the index has them, it reads two ranges: the NULLs, and all others. */
 static int start_in_order(op *o, scan_spec *spec, scan_bound low, scan_bound high, err *e) {
     scan_state *s = o->state;
     scan_nulls nulls = o->node->scan.nulls;
@@ -169,7 +166,7 @@ int op_scan_whole(op *o, err *e) {
 static int scan_rows(op *o, batch **out, err *e) {
     scan_state *s = o->state;
     const expr *filter = o->node->scan.filter;
-    while (!s->empty) {
+    while (!s->empty && !*out) {
         arena_reset(o->pass);
         s->in = (batch){.mem = o->pass};
         int count, status = scan_next(s->scan, &s->in, e);
@@ -189,16 +186,9 @@ static int scan_rows(op *o, batch **out, err *e) {
             return 0;
         if ((status = eval_filter(filter, &s->in, o->pass, s->rows, &count, e)) != 0)
             return status;
-        if (count == s->in.rows)
-            return 0;
-        *out = NULL;
         if (check_cancel(o->ctx->cancel, e))
             return ERR_CANCELLED;
-        if (count == 0)
-            continue;
-        op_gather(o, &s->in, s->rows, count);
-        *out = &o->out;
-        return 0;
+        op_choose(o, &s->in, s->rows, count, out);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * op_scan_int.h - reading a table by keys that only the run knows, for index joins.
+ * op_scan_int.h - table scans whose keys an index join sets at run time.
  */
 #ifndef KVASIR_OP_SCAN_INT_H
 #define KVASIR_OP_SCAN_INT_H
@@ -8,12 +8,12 @@
 
 extern const op_class op_scan;
 
-/* Of a scan that is `keyed`, before its first op_next: looks up the rows of these keys (as many
- * columns as it has bounds; NULL matches nothing), any number of times; then op_scan_found. */
+/* For a `keyed` scan, before its first op_next: looks up the rows of these keys, a column for each of
+ * its bounds; NULL matches nothing. May be called repeatedly; then call op_scan_found. */
 int op_scan_keys(op *o, const column *keys, int rows, err *e);
-void op_scan_found(op *o);
-size_t op_scan_found_rows(const op *o); /* so far, those of equal keys again */
-/* There are too many keys: reads the whole table instead. */
+void op_scan_found(op *o);              /* the scan returns the rows found */
+size_t op_scan_found_rows(const op *o); /* so far; a row found twice counts twice */
+/* Makes the scan read the whole table instead. */
 int op_scan_whole(op *o, err *e);
 
 #endif

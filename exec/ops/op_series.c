@@ -1,10 +1,10 @@
 /*
- * op_series.c - generate_series(): first, first + step, …
+ * op_series.c - generate_series(): a column of first, first + step, …
  */
 #include "op_int.h"
 
 typedef struct series_state {
-    int64_t at; /* rows handed out */
+    int64_t at; /* rows returned so far */
 } series_state;
 
 static int series_next(op *o, batch **out, err *e) {
@@ -17,7 +17,7 @@ static int series_next(op *o, batch **out, err *e) {
     arena_reset(o->pass);
     column *to = &o->out.cols[0];
     column_init(to, o->pass, TYPE_INTEGER, count, false);
-    for (int k = 0; k < count; k++) /* unsigned, where no step on the way has to fit */
+    for (int k = 0; k < count; k++) /* unsigned: intermediate results may wrap */
         to->i[k] = (int64_t)((uint64_t)of->first + (uint64_t)(s->at + k) * (uint64_t)of->step);
     o->out.rows = count;
     s->at += count;

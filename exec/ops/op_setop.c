@@ -1,16 +1,16 @@
 /*
- * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows come in order of first appearance, the left
- * input's first; NULL equals NULL.
+ * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows are in order of first appearance, those of the
+ * left input first; NULL equals NULL.
  *
- * EXCEPT and INTERSECT read the right input whole when the left has a first row; then the left
- * passes through, each distinct row once.
+ * EXCEPT and INTERSECT read the whole right input after the left input's first batch, then return
+ * the distinct rows of the left input that it does not, or does, contain.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"
 
 typedef struct setop_state {
-    hash_table *seen;  /* rows handed out */
-    hash_table *right; /* EXCEPT, INTERSECT: all rows of the right input */
+    hash_table *seen;  /* distinct rows of the input so far; NULL: UNION ALL */
+    hash_table *right; /* EXCEPT, INTERSECT: the rows of the right input */
     bool left_done;
     uint32_t entries[BATCH_ROWS];
     int64_t found[BATCH_ROWS];
@@ -57,40 +57,30 @@ static int setop_input(op *o, batch **in, err *e) {
 
 static int setop_choose(op *o, const batch *in, int *count, err *e) {
     setop_state *s = o->state;
-    uint32_t next = hash_table_count(s->seen);
-    int status = hash_table_add(s->seen, in->cols, in->rows, s->entries, e);
-    if (status)
+    int status = hash_table_add_new(s->seen, in->cols, in->rows, s->rows, count, e);
+    if (status || !s->right)
         return status;
-    if (s->right)
-        hash_table_find(s->right, in->cols, in->rows, true, s->found);
-    for (int k = 0; k < in->rows; k++) {
-        if (s->entries[k] != next)
-            continue;
-        next++;
-        if (!s->right || (s->found[k] >= 0) == (o->node->setop.op == SETOP_INTERSECT))
-            s->rows[(*count)++] = k;
-    }
+    int fresh = *count;
+    *count = 0;
+    hash_table_find(s->right, in->cols, in->rows, true, s->found);
+    for (int k = 0; k < fresh; k++)
+        if ((s->found[s->rows[k]] >= 0) == (o->node->setop.op == SETOP_INTERSECT))
+            s->rows[(*count)++] = s->rows[k];
     return 0;
 }
 
 static int setop_next(op *o, batch **out, err *e) {
     setop_state *s = o->state;
     batch *in;
-    int status;
-    while ((status = setop_input(o, &in, e)) == 0 && in) {
-        int count = 0;
+    int status = 0, count;
+    while (!*out && (status = setop_input(o, &in, e)) == 0 && in) {
         *out = in;
         if (!s->seen)
             return 0;
-        *out = NULL;
         if ((status = setop_choose(o, in, &count, e)) != 0)
             return status;
-        if (count == 0)
-            continue;
         arena_reset(o->pass);
-        op_gather(o, in, s->rows, count);
-        *out = &o->out;
-        return 0;
+        op_choose(o, in, s->rows, count, out);
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /*
- * op_shared.c - a CTE used more than once: the first reader computes and keeps it, all read what
- * was kept.
+ * op_shared.c - a CTE that is used more than once: its first reader computes and keeps its rows, and
+ * all readers read the kept rows.
  */
 #include "op_int.h"
 
@@ -14,7 +14,7 @@ static int shared_fill(op *o, rowset **kept, err *e) {
     if (status)
         return status;
     rowset *r = rowset_new(o->ctx, o->node->types, o->node->ncols);
-    status = rowset_drain(r, from, e);
+    status = op_drain(from, r, e);
     op_close(from);
     if (status)
         rowset_free(r);
@@ -34,11 +34,9 @@ static int shared_next(op *o, batch **out, err *e) {
     shared_state *s = o->state;
     const rowset *rows;
     int status = shared_rows(o, &rows, e);
-    if (status || s->at == rowset_batches(rows))
-        return status;
-    o->out = *rowset_batch(rows, s->at++);
-    *out = &o->out;
-    return 0;
+    if (status == 0)
+        op_next_kept(o, rows, &s->at, out);
+    return status;
 }
 
 const op_class op_shared = {.name = "shared",

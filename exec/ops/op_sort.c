@@ -1,12 +1,9 @@
 /*
- * op_sort.c - ORDER BY: stable, by any keys; with a limit only the best rows, of each group if
- * there are groups, are kept.
+ * op_sort.c - ORDER BY: a stable sort; with a limit, only the first rows, or the first rows of each
+ * partition, are kept (rows/sort_buffer.c).
  *
- *   rows   all input rows (spilling)          keys   their sort keys (spilling)
- *   best   instead of these two, while a limit chooses among the rows (sort_best.c)
- *   order  the rows' numbers, sorted (sort.c)
- *
- * Invariant: rows that compare equal come out in input order.
+ *   rows   the kept input rows (spilling)          keys   their sort keys (spilling)
+ *   order  the row numbers, sorted (rows/row_sort.c)
  */
 #include <stdlib.h>
 
@@ -14,86 +11,56 @@
 #include "rows/row_sort_int.h"
 
 typedef struct sort_state {
-    rowset *rows, *keys;
-    sort_best *best;
+    sort_buffer *input;
+    rowset *rows, *keys; /* taken from it at the input's end */
     uint32_t *order;
-    int64_t at, count;
+    int64_t at, count; /* rows returned so far, of how many */
     bool sorted;
     column *key_cols, *group_cols;
 } sort_state;
 
-static int sort_kept(op *o, err *e) {
-    sort_state *s = o->state;
-    s->count = rowset_rows(s->keys);
-    return sort_rows(o->ctx, s->keys, o->node->sort.keys, o->node->sort.nkeys, &s->order, e);
-}
-
-static int keep_all(op *o, const batch *in, err *e) {
-    sort_state *s = o->state;
-    batch keys = {
-        .rows = in->rows, .ncols = o->node->sort.nkeys, .cols = s->key_cols, .mem = o->pass};
-    int status = rowset_append(s->rows, in, e);
-    return status ? status : rowset_append(s->keys, &keys, e);
-}
-
-static int keep_best(op *o, const batch *in, err *e) {
-    sort_state *s = o->state;
-    for (int k = 0; k < o->node->sort.npartition; k++)
-        s->group_cols[k] = in->cols[o->node->sort.partition[k]];
-    return sort_best_add(s->best, in, s->key_cols, s->group_cols, e);
-}
-
 static int sort_read(op *o, err *e) {
     sort_state *s = o->state;
+    const plan_node *p = o->node;
     batch *in;
     int status;
     while ((status = op_next(o->left, &in, e)) == 0 && in) {
         arena_reset(o->pass);
-        for (int k = 0; k < o->node->sort.nkeys && status == 0; k++)
-            status = eval_column(o->node->sort.keys[k].value, in, o->pass, &s->key_cols[k], e);
+        status = op_eval_keys(o, p->sort.keys, p->sort.nkeys, in, s->key_cols, e);
+        for (int k = 0; k < p->sort.npartition; k++)
+            s->group_cols[k] = in->cols[p->sort.partition[k]];
         if (status == 0)
-            status = s->best ? keep_best(o, in, e) : keep_all(o, in, e);
+            status = sort_buffer_add(s->input, in, s->key_cols, s->group_cols, e);
         if (status)
             return status;
     }
-    if (status == 0 && s->best)
-        status = sort_best_take(s->best, &s->rows, &s->keys, e);
     if (status == 0)
-        status = sort_kept(o, e);
+        status = sort_buffer_take(s->input, &s->rows, &s->keys, e);
+    if (status == 0) {
+        s->count = rowset_rows(s->keys);
+        status = sort_rows(o->ctx, s->keys, p->sort.keys, p->sort.nkeys, &s->order, e);
+    }
     s->sorted = true;
     return status;
-}
-
-static sort_best *new_best(op *o) {
-    const plan_node *p = o->node;
-    value_type *types = ARENA_ARRAY(o->mem, value_type, BASE_MAX(p->sort.npartition, 1));
-    for (int k = 0; k < p->sort.npartition; k++)
-        types[k] = p->types[p->sort.partition[k]];
-    return sort_best_new(o->ctx, &(best_spec){.limit = p->sort.limit,
-                                              .ncols = p->ncols,
-                                              .types = p->types,
-                                              .nkeys = p->sort.nkeys,
-                                              .by = p->sort.keys,
-                                              .ngroup = p->sort.npartition,
-                                              .group_types = types});
 }
 
 static int sort_open(op *o, err *e) {
     (void)e;
     sort_state *s = o->state;
-    int n = o->node->sort.nkeys;
+    const plan_node *p = o->node;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, BASE_MAX(p->sort.npartition, 1));
     op_init_out(o);
-    s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(n, 1));
-    if (o->node->sort.limit > 0) {
-        s->group_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(o->node->sort.npartition, 1));
-        s->best = new_best(o);
-        return 0;
-    }
-    value_type *types = ARENA_ARRAY(o->mem, value_type, BASE_MAX(n, 1));
-    for (int k = 0; k < n; k++)
-        types[k] = o->node->sort.keys[k].value->type;
-    s->rows = rowset_new(o->ctx, o->node->types, o->node->ncols);
-    s->keys = rowset_new(o->ctx, types, n);
+    for (int k = 0; k < p->sort.npartition; k++)
+        types[k] = p->types[p->sort.partition[k]];
+    s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->sort.nkeys, 1));
+    s->group_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->sort.npartition, 1));
+    s->input = sort_buffer_new(o->ctx, &(sort_spec){.limit = BASE_MAX(p->sort.limit, 0),
+                                                    .ncols = p->ncols,
+                                                    .types = p->types,
+                                                    .by = p->sort.keys,
+                                                    .nkeys = p->sort.nkeys,
+                                                    .ngroup = p->sort.npartition,
+                                                    .group_types = types});
     return 0;
 }
 
@@ -117,7 +84,7 @@ static int sort_next(op *o, batch **out, err *e) {
 
 static void sort_close(op *o) {
     sort_state *s = o->state;
-    sort_best_free(s->best);
+    sort_buffer_free(s->input);
     rowset_free(s->rows);
     rowset_free(s->keys);
     free(s->order);

@@ -1,13 +1,12 @@
 /*
- * op_values.c - VALUES: rows of expressions without columns; one row of no columns is SELECT
- * without FROM.
+ * op_values.c - VALUES: rows of constant expressions. SELECT without FROM is one row of no columns.
  *
- * Invariant: an error names the row when there are several.
+ * An error in one of several rows names the row.
  */
 #include "op_int.h"
 
 typedef struct values_state {
-    int at; /* rows handed out */
+    int at; /* rows returned so far */
 } values_state;
 
 static int values_row(op *o, int row, int at, int capacity, err *e) {

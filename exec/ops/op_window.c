@@ -1,16 +1,17 @@
 /*
- * op_window.c - window functions: every row comes out in input order, with what its windows say;
- * with a limit only the first rows of each partition, which such functions give what they would.
+ * op_window.c - window functions: returns the input rows in input order, each with its functions'
+ * results. With a limit only the first rows of each partition are kept (rows/sort_buffer.c).
  *
- *   rows     all input rows (spilling)      keys     the sort's keys (spilling)
- *   best     instead of these two, while a limit chooses among the rows (sort_best.c)
- *   values   arguments that are no columns  results  a column a function and batch of rows (spilling)
+ *   rows     the kept input rows (spilling)
+ *   keys     their sort keys (spilling)
+ *   values   function arguments that are not plain columns (spilling)
+ *   results  one column per function and batch of rows (spilling)
  *   order    row numbers, sorted by all keys
- *   differs  [k] the first key in which row order[k] differs from the row before it
+ *   differs  [k] the first key in which row order[k] differs from row order[k - 1]
  *
- * One sort serves all functions of the node: those of fewer keys see it with rows that are equal in
- * these put back in input order, so that what a function gives does not depend on the others.
- * Partitions are worked on one by one. Invariant: rows of equal order are in input order.
+ * One sort serves all functions of the node. For a function with fewer keys, rows that are equal in
+ * these keys are put back into input order, so that its results do not depend on the other functions.
+ * Partitions are computed one by one. Invariant: peers (rows equal in the order) are in input order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 #include "rows/row_sort_int.h"
 #include "window_int.h"
 
-/* Where an argument comes from: a column of the input, one of `values`, or a constant. */
+/* The source of an argument: a column of the input, a column of `values`, or a constant. */
 typedef struct window_source {
     enum { FROM_INPUT, FROM_VALUES, FROM_CONSTANT } from;
     int at;
@@ -29,8 +30,9 @@ typedef struct window_source {
 enum { MAX_ARGS = 3 };
 
 typedef struct window_state {
-    rowset *rows, *keys, *values;
-    sort_best *best;
+    sort_buffer *input;
+    rowset *rows, *keys; /* taken from it at the input's end */
+    rowset *values;
     int nvalues;
     window_source (*sources)[MAX_ARGS]; /* by function */
     column *key_cols, *value_cols;
@@ -39,7 +41,7 @@ typedef struct window_state {
     arena *results, *scratch;
     column **columns; /* [function][batch] */
     bool done;
-    int at; /* batches handed out */
+    int at; /* batches returned so far */
 } window_state;
 
 typedef int window_fn(window_part *p, const rel_window *w, const window_arg *args, err *e);
@@ -82,11 +84,11 @@ static int cume_dist(window_part *p, const rel_window *w, const window_arg *args
 static int not_positive(const rel_window *w, int arg, const char *what, int64_t got, err *e) {
     const expr *x = w->args[arg];
     return err_set_at(e, ERR_ARITHMETIC, x->pos, x->pos < 0 ? 0 : x->len,
-                      "%s must be above zero, not %lld", what, (long long)got);
+                      "%s must be positive, not %lld", what, (long long)got);
 }
 
-/* The parts differ by one row at most, the larger ones first. How many is said by the partition's
- * first row. */
+/* Buckets differ by at most one row, the larger ones first. Their number is the argument's value in
+ * the partition's first row. */
 static int ntile(window_part *p, const rel_window *w, const window_arg *args, err *e) {
     value parts = window_get(&args[0], 0);
     if (parts.type != TYPE_NULL && parts.i <= 0)
@@ -137,7 +139,7 @@ static int aggregate(window_part *p, const rel_window *w, const window_arg *args
     return window_aggregate(p, w, &args[0], e);
 }
 
-/* A switch, not a table: a kind that is left out does not compile. */
+/* A switch, not a table, so that the compiler reports a missing kind. */
 static window_fn *function_of(window_kind kind) {
     switch (kind) {
     case WINDOW_ROW_NUMBER:
@@ -170,7 +172,7 @@ static int source_of(op *o, const rel_window *w, const expr *x, window_source *s
     window_state *state = o->state;
     if (!w->filter && (!x || expr_is_constant(x))) {
         s->from = FROM_CONSTANT;
-        s->constant = value_int(1); /* count(*): every row has one */
+        s->constant = value_int(1); /* the argument of count(*) */
         return x ? eval_value(x, NULL, 0, o->mem, &s->constant, e) : 0;
     }
     bool plain = !w->filter && x->kind == EXPR_COLUMN;
@@ -195,20 +197,6 @@ static int find_sources(op *o, value_type *types, err *e) {
     return status;
 }
 
-static sort_best *new_best(const op *o, const value_type *key_types) {
-    const plan_node *p = o->node;
-    int npartition = p->window.functions[0].npartition;
-    return sort_best_new(o->ctx, &(best_spec){.limit = p->window.limit,
-                                              .with_ties = p->window.with_ties,
-                                              .ncols = p->left->ncols,
-                                              .types = p->left->types,
-                                              .nkeys = p->window.nkeys,
-                                              .nsame = npartition,
-                                              .by = p->window.keys,
-                                              .ngroup = npartition,
-                                              .group_types = key_types});
-}
-
 static int window_open(op *o, err *e) {
     window_state *s = o->state;
     int nkeys = o->node->window.nkeys, n = o->node->window.nfunctions;
@@ -221,12 +209,17 @@ static int window_open(op *o, err *e) {
     s->values = rowset_new(o->ctx, types, s->nvalues);
     for (int k = 0; k < nkeys; k++)
         types[k] = o->node->window.keys[k].value->type;
-    if (o->node->window.limit > 0) {
-        s->best = new_best(o, types);
-    } else {
-        s->keys = rowset_new(o->ctx, types, nkeys);
-        s->rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
-    }
+    const plan_node *p = o->node;
+    int npartition = p->window.functions[0].npartition;
+    s->input = sort_buffer_new(o->ctx, &(sort_spec){.limit = BASE_MAX(p->window.limit, 0),
+                                                    .with_ties = p->window.with_ties,
+                                                    .ncols = p->left->ncols,
+                                                    .types = p->left->types,
+                                                    .by = p->window.keys,
+                                                    .nkeys = nkeys,
+                                                    .nsame = npartition,
+                                                    .ngroup = npartition,
+                                                    .group_types = types});
     s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(nkeys, 1));
     s->value_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(s->nvalues, 1));
     s->columns = ARENA_ARRAY(o->mem, column *, n);
@@ -235,7 +228,7 @@ static int window_open(op *o, err *e) {
     return 0;
 }
 
-/* The argument where the filter is true, NULL elsewhere; count(*) has ones. */
+/* The argument (1 for count(*)) where FILTER is true, NULL elsewhere. */
 static int filtered_values(op *o, const rel_window *w, const batch *in, column *c, err *e) {
     int *kept = ARENA_ARRAY(o->pass, int, in->rows), count;
     int status = eval_filter(w->filter, in, o->pass, kept, &count, e);
@@ -276,34 +269,24 @@ static int read_values(op *o, const batch *in, err *e) {
     return status ? status : rowset_append(s->values, &values, e);
 }
 
-static int keep_all(op *o, const batch *in, err *e) {
-    window_state *s = o->state;
-    batch keys = {
-        .rows = in->rows, .ncols = o->node->window.nkeys, .cols = s->key_cols, .mem = o->pass};
-    int status = rowset_append(s->keys, &keys, e);
-    if (!status)
-        status = read_values(o, in, e);
-    return status ? status : rowset_append(s->rows, in, e);
-}
-
 static int read_input(op *o, err *e) {
     window_state *s = o->state;
     batch *in;
     int status;
     while ((status = op_next(o->left, &in, e)) == 0 && in) {
         arena_reset(o->pass);
-        for (int k = 0; k < o->node->window.nkeys && !status; k++)
-            status = eval_column(o->node->window.keys[k].value, in, o->pass, &s->key_cols[k], e);
+        status = op_eval_keys(o, o->node->window.keys, o->node->window.nkeys, in, s->key_cols, e);
+        if (!status && o->node->window.limit <= 0)
+            status = read_values(o, in, e);
         if (!status)
-            status = s->best ? sort_best_add(s->best, in, s->key_cols, s->key_cols, e)
-                             : keep_all(o, in, e);
+            status = sort_buffer_add(s->input, in, s->key_cols, s->key_cols, e);
         if (status)
             return status;
     }
-    if (!status && s->best)
-        status = sort_best_take(s->best, &s->rows, &s->keys, e);
+    if (!status)
+        status = sort_buffer_take(s->input, &s->rows, &s->keys, e);
     if (!status && rowset_rows(s->rows) > INT32_MAX - BATCH_ROWS)
-        return err_set(e, ERR_LIMIT, "more than 2,147,481,599 rows under a window function");
+        return err_set(e, ERR_LIMIT, "more than 2,147,481,599 rows in a window function");
     return status;
 }
 
@@ -328,7 +311,7 @@ static int sort_input(op *o, err *e) {
     return 0;
 }
 
-/* The end of the run of rows from `from` on that are equal in the first `nkeys` keys. */
+/* The end of the run of rows that begins at `from` and is equal in the first `nkeys` keys. */
 static int run_end(const window_state *s, int from, int n, int nkeys) {
     int to = from + 1;
     while (to < n && s->differs[to] >= nkeys)
@@ -341,7 +324,7 @@ static int compare_numbers(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The order by the first `nkeys` keys alone: a copy, or the order itself. NULL: no memory. */
+/* The order by only the first `nkeys` keys: a copy, or s->order itself. NULL: out of memory. */
 static uint32_t *order_by_fewer(const op *o, int n, int nkeys) {
     const window_state *s = o->state;
     if (nkeys == o->node->window.nkeys)
@@ -397,7 +380,7 @@ static void gather_args(const op *o, window_part *p, int function, window_arg *a
     }
 }
 
-/* Rows from … to - 1 of the order: where their groups of equal order begin. */
+/* Sets the peer groups of the partition that begins at order[from]. */
 static void find_groups(const op *o, window_part *p, int from, int nkeys) {
     const window_state *s = o->state;
     p->group = arena_alloc(p->mem, sizeof *p->group * (size_t)p->n);
@@ -411,18 +394,18 @@ static void find_groups(const op *o, window_part *p, int from, int nkeys) {
     p->first[p->ngroups] = p->n;
 }
 
-static bool same_view(const rel_window *a, const rel_window *b) {
+static bool same_keys(const rel_window *a, const rel_window *b) {
     return a->npartition == b->npartition && a->nkeys == b->nkeys;
 }
 
-/* All functions that see the rows as `like` does, over one partition. */
+/* Computes all functions with the same keys as `like` over one partition. */
 static int run_partition(op *o, window_part *p, const rel_window *like, err *e) {
     window_state *s = o->state;
     int status = 0;
     for (int i = 0; i < o->node->window.nfunctions && !status; i++) {
         const rel_window *w = &o->node->window.functions[i];
         window_arg args[MAX_ARGS];
-        if (!same_view(w, like))
+        if (!same_keys(w, like))
             continue;
         gather_args(o, p, i, args);
         if (w->frame.start.offset.type != TYPE_NULL || w->frame.end.offset.type != TYPE_NULL) {
@@ -439,7 +422,7 @@ static int run_partition(op *o, window_part *p, const rel_window *like, err *e) 
     return status;
 }
 
-static int run_view(op *o, const rel_window *like, err *e) {
+static int run_keys(op *o, const rel_window *like, err *e) {
     window_state *s = o->state;
     int n = (int)rowset_rows(s->rows), status = 0;
     uint32_t *order = order_by_fewer(o, n, like->nkeys);
@@ -475,9 +458,9 @@ static int run_windows(op *o, err *e) {
     for (int i = 0; i < o->node->window.nfunctions && !status; i++) {
         bool done = false;
         for (int k = 0; k < i; k++)
-            done = done || same_view(&all[k], &all[i]);
+            done = done || same_keys(&all[k], &all[i]);
         if (!done)
-            status = run_view(o, &all[i], e);
+            status = run_keys(o, &all[i], e);
     }
     return status;
 }
@@ -505,7 +488,7 @@ static int window_next(op *o, batch **out, err *e) {
 
 static void window_close(op *o) {
     window_state *s = o->state;
-    sort_best_free(s->best);
+    sort_buffer_free(s->input);
     rowset_free(s->rows);
     rowset_free(s->keys);
     rowset_free(s->values);

@@ -1,9 +1,9 @@
 /*
- * snapshot.c - reading ahead: every maximal subtree without LLM nodes of a plan that has some, so
- * that the transaction can end.
+ * snapshot.c - reads the maximal subtrees without LLM nodes of a plan, so that its transaction can
+ * end before the model starts.
  *
- * Invariant: after snapshot_take no operator of the plan needs the transaction. A shared subtree
- * without LLM nodes is kept once, by the operators that share it (op_shared.c).
+ * Invariant: after snapshot_take no operator of the plan uses the transaction. A shared subtree
+ * without LLM nodes is kept once, for all its readers (op_shared.c).
  */
 #include "op_int.h"
 #include "snapshot_int.h"
@@ -14,7 +14,7 @@ static int keep(exec_ctx *ctx, const plan_node *p, err *e) {
     if (status)
         return status;
     rowset *rows = rowset_new(ctx, p->types, p->ncols);
-    status = rowset_drain(rows, o, e);
+    status = op_drain(o, rows, e);
     op_close(o);
     if (status)
         rowset_free(rows);
@@ -31,12 +31,12 @@ static int keep_shared(exec_ctx *ctx, const plan_node *p, err *e) {
     int status = op_build(ctx, p, &o, e);
     if (status)
         return status;
-    status = op_next(o, &first, e); /* fills what is shared */
+    status = op_next(o, &first, e); /* keeps the shared rows */
     op_close(o);
     return status;
 }
 
-/* Whether rows of a recursion's rounds are read in the subtree: they cannot be read ahead. */
+/* Whether the subtree reads working rows, which the rounds of a recursion change. */
 static bool reads_rounds(const plan_node *p) {
     return p && (p->kind == PLAN_WORKING || reads_rounds(p->left) || reads_rounds(p->right));
 }

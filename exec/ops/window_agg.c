@@ -1,19 +1,20 @@
 /*
- * window_agg.c - aggregates over frames.
+ * window_agg.c - aggregates over window frames.
  *
- *   frames that begin where the partition does    one cell takes rows in as the end moves: O(n)
- *   other frames of COUNT, SUM, AVG, MIN, MAX,    a tree of cells, each of 16 below it: O(log n) a
- *   STDDEV                                        frame, and no value is ever taken out again
- *   MEDIAN                                        the frame's values sorted, put in and taken out
- *   GROUP_CONCAT                                  written anew for each frame that differs
+ *   frames that begin where the partition does    one cell accumulates rows as the end moves: O(n)
+ *   other frames of COUNT, SUM, AVG, MIN, MAX,    a segment tree of cells, fan-out 16: O(log n) per
+ *   STDDEV                                        frame, and nothing is ever subtracted
+ *   MEDIAN                                        a sorted array of the frame's values
+ *   GROUP_CONCAT                                  rebuilt for each frame that differs
  *
- * Invariant: a frame's result is what GROUP BY would give of its rows in the window's order; REAL
- * sums may differ in what rounding does, since they are added up in another order.
+ * Invariant: a frame's result is what GROUP BY returns for its rows in the window's order, except
+ * that REAL sums may be rounded differently, since they are added in another order.
  */
 #include <string.h>
 
 #include "agg_int.h"
 #include "eval/eval_int.h"
+#include "rows/cells_int.h"
 #include "window_int.h"
 
 enum { FANOUT = 16, MAX_LEVELS = 9 };
@@ -22,8 +23,7 @@ typedef struct window_agg {
     window_part *p;
     const rel_window *w;
     const window_arg *arg;
-    /* levels[l][k] is made of the rows (k * 16^l … ), l > 0; rows are level 0 */
-    agg_cell *levels[MAX_LEVELS];
+    agg_cell *levels[MAX_LEVELS]; /* levels[l][k], l > 0: rows k * 16^l …; level 0 is the rows */
     int counts[MAX_LEVELS], nlevels;
 } window_agg;
 
@@ -31,17 +31,11 @@ typedef struct window_agg {
 
 static bool is_better(const window_agg *a, int row, int than) {
     const column *c = &a->arg->c;
-    int i = row * a->arg->step, j = than * a->arg->step, order;
-    if (c->type == TYPE_TEXT || c->type == TYPE_BLOB)
-        order = str_compare(c->s[i], c->s[j]);
-    else if (c->type == TYPE_REAL)
-        order = (c->r[i] > c->r[j]) - (c->r[i] < c->r[j]);
-    else
-        order = (c->i[i] > c->i[j]) - (c->i[i] < c->i[j]);
+    int order = cell_compare(c, row * a->arg->step, c, than * a->arg->step);
     return a->w->agg == AGG_MIN ? order < 0 : order > 0;
 }
 
-/* MIN and MAX keep the position of the first row that is best. */
+/* MIN and MAX keep the position of the first row with the extreme value. */
 static void keep_better(const window_agg *a, agg_cell *cell, int row) {
     if (cell->count == 0 || is_better(a, row, (int)cell->i))
         cell->i = row;
@@ -73,7 +67,7 @@ static void take_row(const window_agg *a, agg_cell *cell, int row) {
     cell->count++;
 }
 
-/* Chan's: as if the rows of `other` had come one by one. */
+/* Chan, Golub and LeVeque's formula for merging two sums of squared differences. */
 static void merge_spread(agg_cell *cell, const agg_cell *other) {
     double n = (double)cell->count, m = (double)other->count,
            apart = other->spread.mean - cell->spread.mean;
@@ -167,7 +161,7 @@ static void take_at(const window_agg *a, agg_cell *cell, int level, int from, in
             take_cell(a, cell, &a->levels[level][k]);
 }
 
-/* Rows [from, to): the ends row by row up to whole cells, these a level up. */
+/* Adds rows [from, to): the ends cell by cell, the whole parents between them a level up. */
 static void take_range(const window_agg *a, agg_cell *cell, int from, int to) {
     for (int level = 0; from < to; level++) {
         int first = (from + FANOUT - 1) / FANOUT, last = to / FANOUT;
@@ -183,7 +177,7 @@ static void take_range(const window_agg *a, agg_cell *cell, int from, int to) {
 }
 
 static bool same_frame(const frame_rows *a, const frame_rows *b) {
-    return memcmp(a, b, sizeof *a) == 0; /* ints alone */
+    return memcmp(a, b, sizeof *a) == 0; /* only ints, no padding */
 }
 
 static int run_tree(window_agg *a, err *e) {
@@ -217,7 +211,7 @@ typedef struct sorted_values {
     int n;
 } sorted_values;
 
-/* Where x stands, or would. */
+/* The index of x, or where to insert it. */
 static int place_of(const sorted_values *s, double x) {
     int low = 0, high = s->n;
     while (low < high) {
@@ -250,7 +244,7 @@ static void drop_rows(sorted_values *s, int from, int to) {
     }
 }
 
-/* The bounds move forward alone; what EXCLUDE leaves out is taken out for the row and put back. */
+/* Bounds only move forward; rows that EXCLUDE leaves out are removed, and added again afterwards. */
 static int run_median(window_agg *a, err *e) {
     frame_walk walk = frame_walk_new(a->p, &a->w->frame);
     sorted_values s = {.arg = a->arg};

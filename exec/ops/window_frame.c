@@ -1,8 +1,8 @@
 /*
- * window_frame.c - which rows a frame has: ROWS, GROUPS, RANGE, and what EXCLUDE leaves out.
+ * window_frame.c - the rows of a window frame: ROWS, GROUPS, RANGE, and EXCLUDE.
  *
- * Invariant: offsets are constants and rows are sorted, so both bounds move forward only; a walk
- * over a partition costs its rows, whatever the frames' size.
+ * Invariant: offsets are constants and rows are sorted, so both bounds only move forward: a walk over
+ * a partition of n rows costs O(n), for frames of any size.
  */
 #include "window_int.h"
 
@@ -19,9 +19,9 @@ int window_cancelled(const window_part *p, int at, err *e) {
 
 /* ---- RANGE with an offset -------------------------------------------------------------------- */
 
-/* In the window's direction: is the key at p before (-1), at (0) or after (1) the key at `at` moved
- * by the bound's offset? Whole numbers cannot overflow: they are taken apart in 128 bits. */
-static int beside(const window_part *p, int k, int at, const frame_bound *b) {
+/* Compares the key at k with the key at `at` plus or minus the bound's offset, in the window's
+ * direction: -1 before, 0 equal, 1 after. INTEGER keys are compared in 128 bits, without overflow. */
+static int compare_to_bound(const window_part *p, int k, int at, const frame_bound *b) {
     bool minus = (b->kind == BOUND_PRECEDING) != p->descending;
     int c;
     if (p->key.type == TYPE_REAL) {
@@ -34,13 +34,13 @@ static int beside(const window_part *p, int k, int at, const frame_bound *b) {
     return p->descending ? -c : c;
 }
 
-/* NULLs are as far from a number as can be, and beside each other. */
+/* The frame of a NULL key is all NULLs; no NULL is in the frame of a number. */
 static int range_start(frame_walk *w, int at) {
     const window_part *p = w->p;
     if (at < w->low || at >= w->high)
         return p->first[p->group[at]];
     w->start = BASE_MAX(w->start, w->low);
-    while (w->start < w->high && beside(p, w->start, at, &w->frame->start) < 0)
+    while (w->start < w->high && compare_to_bound(p, w->start, at, &w->frame->start) < 0)
         w->start++;
     return w->start;
 }
@@ -50,14 +50,14 @@ static int range_end(frame_walk *w, int at) {
     if (at < w->low || at >= w->high)
         return p->first[p->group[at] + 1];
     w->end = BASE_MAX(w->end, w->low);
-    while (w->end < w->high && beside(p, w->end, at, &w->frame->end) <= 0)
+    while (w->end < w->high && compare_to_bound(p, w->end, at, &w->frame->end) <= 0)
         w->end++;
     return w->end;
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* at moved by the bound's offset, within -1 … most. */
+/* `at` plus or minus the bound's offset, limited to -1 … most. */
 static int moved(int at, const frame_bound *b, int most) {
     int by = (int)BASE_MIN(b->offset.i, (int64_t)INT32_MAX);
     if (b->kind == BOUND_PRECEDING)

@@ -1,36 +1,30 @@
 /*
- * hash_table.c - open addressing over entries whose keys are kept as rows.
+ * hash_table.c - distinct rows of keys in a rowset, found by a hash index (storage/containers.h).
  *
- *   slots   [0 0 7 0 3 …]  entry + 1, linear probing, at most half full
- *   hashes  one per entry: compared before the keys, and what growing needs
- *   keys    a rowset: entry k is row k
- *
- * Invariant: two entries never have equal keys (NULL = NULL, -0.0 = 0.0).
+ * Invariant: entry k's keys are row k of `keys`, and no two entries have equal keys (NULL = NULL,
+ * -0.0 = 0.0, NaN = NaN).
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cells_int.h"
 #include "hash_table_int.h"
+#include "storage/containers.h"
 
 struct hash_table {
     int nkeys;
     rowset *keys;
-    uint32_t *slots;
-    uint64_t *hashes;
-    uint32_t nslots, count, capacity;
-    uint64_t scratch[BATCH_ROWS];
+    hash_index index;             /* of entries by their keys' hashes */
+    uint64_t hashes[BATCH_ROWS];  /* of the rows being added or looked up */
+    uint32_t entries[BATCH_ROWS]; /* scratch of hash_table_add_new */
 };
 
 hash_table *hash_table_new(const exec_ctx *ctx, const value_type *types, int nkeys) {
     hash_table *h = mem_alloc(sizeof *h);
     h->nkeys = nkeys;
     h->keys = rowset_new(ctx, types, nkeys);
-    h->nslots = 256;
-    h->slots = mem_zalloc(sizeof *h->slots * h->nslots);
-    h->capacity = h->nslots / 2;
-    h->hashes = mem_alloc(sizeof *h->hashes * h->capacity);
-    h->count = 0;
+    h->index = (hash_index){0};
     return h;
 }
 
@@ -38,13 +32,12 @@ void hash_table_free(hash_table *h) {
     if (!h)
         return;
     rowset_free(h->keys);
-    free(h->slots);
-    free(h->hashes);
+    hash_index_free(&h->index);
     free(h);
 }
 
 uint32_t hash_table_count(const hash_table *h) {
-    return h->count;
+    return h->index.count;
 }
 
 const rowset *hash_table_keys(const hash_table *h) {
@@ -61,8 +54,8 @@ static uint64_t hash_real(double r) {
 static void hash_column(const column *c, int rows, bool first, uint64_t *out) {
     for (int k = 0; k < rows; k++) {
         uint64_t h = 0x6b7661736972u;
-        if (c->type != TYPE_NULL && !column_is_null(c, k)) {
-            if (c->type == TYPE_TEXT || c->type == TYPE_BLOB)
+        if (!cell_is_null(c, k)) {
+            if (type_is_text(c->type))
                 h = hash64(c->s[k].p, c->s[k].n, 0);
             else
                 h = c->type == TYPE_REAL ? hash_real(c->r[k]) : hash_mix(1, (uint64_t)c->i[k]);
@@ -74,14 +67,13 @@ static void hash_column(const column *c, int rows, bool first, uint64_t *out) {
 static void hash_rows(hash_table *h, const column *keys, int rows) {
     assert(rows <= BATCH_ROWS);
     if (h->nkeys == 0)
-        memset(h->scratch, 0, sizeof *h->scratch * (size_t)rows);
+        memset(h->hashes, 0, sizeof *h->hashes * (size_t)rows);
     for (int c = 0; c < h->nkeys; c++)
-        hash_column(&keys[c], rows, c == 0, h->scratch);
+        hash_column(&keys[c], rows, c == 0, h->hashes);
 }
 
 static bool cells_equal(const column *a, int i, const column *b, int j) {
-    bool a_null = a->type == TYPE_NULL || column_is_null(a, i);
-    bool b_null = b->type == TYPE_NULL || column_is_null(b, j);
+    bool a_null = cell_is_null(a, i), b_null = cell_is_null(b, j);
     if (a_null || b_null)
         return a_null && b_null;
     switch (a->type) {
@@ -105,76 +97,59 @@ static bool entry_equals(const hash_table *h, uint32_t entry, const column *keys
     return true;
 }
 
-/* The slot where the key is, or the empty one where it belongs. */
-static uint32_t find_slot(const hash_table *h, uint64_t hash, const column *keys, int row) {
-    uint32_t mask = h->nslots - 1, at = (uint32_t)hash & mask;
-    for (;; at = (at + 1) & mask) {
-        uint32_t entry = h->slots[at];
-        if (entry == 0 || (h->hashes[entry - 1] == hash && entry_equals(h, entry - 1, keys, row)))
-            return at;
-    }
+/* The entry of a row's keys, or HASH_NONE. */
+static uint32_t find_entry(const hash_table *h, uint64_t hash, const column *keys, int row) {
+    for (const hash_slot *s = hash_index_first(&h->index, hash); s;
+         s = hash_index_next(&h->index, s))
+        if (entry_equals(h, s->item, keys, row))
+            return s->item;
+    return HASH_NONE;
 }
 
-static int grow(hash_table *h, err *e) {
-    if (h->nslots >= 1u << 31)
+static int add_entry(hash_table *h, uint64_t hash, const column *keys, int row, err *e) {
+    uint32_t n = h->index.count;
+    if (n == HASH_INDEX_MAX)
         return err_set(e, ERR_LIMIT, "more than 1,073,741,824 distinct keys");
-    uint32_t nslots = h->nslots * 2, mask = nslots - 1;
-    uint32_t *slots = mem_try_alloc(sizeof *slots * nslots);
-    uint64_t *hashes = slots ? realloc(h->hashes, sizeof *hashes * (nslots / 2)) : NULL;
-    if (!hashes) {
-        free(slots);
-        return err_set(e, ERR_FULL, "not enough memory for %u distinct keys", h->count);
-    }
-    h->hashes = hashes;
-    memset(slots, 0, sizeof *slots * nslots);
-    for (uint32_t k = 0; k < h->count; k++) {
-        uint32_t at = (uint32_t)hashes[k] & mask;
-        while (slots[at])
-            at = (at + 1) & mask;
-        slots[at] = k + 1;
-    }
-    free(h->slots);
-    h->slots = slots;
-    h->nslots = nslots;
-    h->capacity = nslots / 2;
+    if (!hash_index_try_reserve(&h->index, n + 1))
+        return err_set(e, ERR_FULL, "not enough memory for %u distinct keys", n);
+    hash_index_add(&h->index, hash, n);
+    rowset_push(h->keys, keys, row);
     return 0;
 }
 
 int hash_table_add(hash_table *h, const column *keys, int rows, uint32_t *entries, err *e) {
     hash_rows(h, keys, rows);
     for (int k = 0; k < rows; k++) {
-        uint32_t at = find_slot(h, h->scratch[k], keys, k);
-        if (h->slots[at]) {
-            entries[k] = h->slots[at] - 1;
+        entries[k] = find_entry(h, h->hashes[k], keys, k);
+        if (entries[k] != HASH_NONE)
             continue;
-        }
-        if (h->count == h->capacity) {
-            int status = grow(h, e);
-            if (status)
-                return status;
-            at = find_slot(h, h->scratch[k], keys, k);
-        }
-        rowset_push(h->keys, keys, k);
-        h->hashes[h->count] = h->scratch[k];
-        entries[k] = h->count++;
-        h->slots[at] = h->count;
+        entries[k] = h->index.count;
+        int status = add_entry(h, h->hashes[k], keys, k, e);
+        if (status)
+            return status;
     }
     return rowset_full_error(h->keys, e);
 }
 
-static bool has_null(const column *keys, int nkeys, int row) {
-    for (int c = 0; c < nkeys; c++)
-        if (keys[c].type == TYPE_NULL || column_is_null(&keys[c], row))
-            return true;
-    return false;
+int hash_table_add_new(hash_table *h, const column *keys, int rows, int *new_rows, int *count,
+                       err *e) {
+    uint32_t next = h->index.count;
+    *count = 0;
+    int status = hash_table_add(h, keys, rows, h->entries, e);
+    for (int k = 0; k < rows && status == 0; k++)
+        if (h->entries[k] == next) {
+            new_rows[(*count)++] = k;
+            next++;
+        }
+    return status;
 }
 
 void hash_table_find(hash_table *h, const column *keys, int rows, bool nulls_match,
                      int64_t *entries) {
     hash_rows(h, keys, rows);
     for (int k = 0; k < rows; k++) {
-        entries[k] = -1;
-        if (nulls_match || !has_null(keys, h->nkeys, k))
-            entries[k] = (int64_t)h->slots[find_slot(h, h->scratch[k], keys, k)] - 1;
+        bool matches = nulls_match || !row_has_null(keys, h->nkeys, k);
+        uint32_t entry = matches ? find_entry(h, h->hashes[k], keys, k) : HASH_NONE;
+        entries[k] = entry == HASH_NONE ? -1 : (int64_t)entry;
     }
 }

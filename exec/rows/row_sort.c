@@ -1,14 +1,13 @@
 /*
- * row_sort.c - row numbers of kept keys, sorted (sort_int.h).
+ * row_sort.c - sorts the row numbers of kept keys (row_sort_int.h).
  *
- *   items  {prefix, row}: the first key as an order-preserving number decides most comparisons
- *          without touching the keys
- *
- * Merge sort, from runs of a dozen: what is in order already costs a comparison a run.
+ * A merge sort over {prefix, row} items: insertion-sorted runs of 12, merged bottom up. Two runs
+ * that are in order already are copied after one comparison, so sorted input costs O(n).
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "cells_int.h"
 #include "row_sort_int.h"
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -34,10 +33,9 @@ static uint64_t ordered_bits(const column *c, int row) {
     }
 }
 
-/* Monotone in the key's order, NULLs and direction included. */
+/* A number that grows with the key's order, direction and NULLs included. */
 static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
-    bool null = c->type == TYPE_NULL || column_is_null(c, row);
-    if (null)
+    if (cell_is_null(c, row))
         return k->nulls_first ? 0 : UINT64_MAX;
     uint64_t bits = ordered_bits(c, row);
     bits = (k->descending ? ~bits : bits) >> 1;
@@ -45,17 +43,10 @@ static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
 }
 
 static int compare_cell(const sort_key *k, const column *a, int i, const column *b, int j) {
-    bool a_null = a->type == TYPE_NULL || column_is_null(a, i),
-         b_null = b->type == TYPE_NULL || column_is_null(b, j);
+    bool a_null = cell_is_null(a, i), b_null = cell_is_null(b, j);
     if (a_null || b_null)
         return a_null == b_null ? 0 : a_null == k->nulls_first ? -1 : 1;
-    int c;
-    if (a->type == TYPE_TEXT || a->type == TYPE_BLOB)
-        c = str_compare(a->s[i], b->s[j]);
-    else if (a->type == TYPE_REAL)
-        c = (a->r[i] > b->r[j]) - (a->r[i] < b->r[j]);
-    else
-        c = (a->i[i] > b->i[j]) - (a->i[i] < b->i[j]);
+    int c = cell_compare(a, i, b, j);
     return k->descending ? -c : c;
 }
 
@@ -97,7 +88,7 @@ bool sort_ties(const sort_order *s, sort_item a, sort_item b) {
 
 /* ---- merge sort ------------------------------------------------------------------------------ */
 
-enum { RUN = 12, LOOK_EVERY = 1 << 16 /* items, at the cancel flag */ };
+enum { RUN = 12, CANCEL_CHECK_ITEMS = 1 << 16 };
 
 static void sort_run(const sort_order *s, sort_item *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
@@ -113,7 +104,7 @@ static int merge(const exec_ctx *ctx, const sort_order *s, const sort_item *a, i
                  const sort_item *b, int64_t nb, sort_item *out, err *e) {
     int status = 0;
     while (na && nb && status == 0) {
-        if ((na + nb) % LOOK_EVERY == 0)
+        if ((na + nb) % CANCEL_CHECK_ITEMS == 0)
             status = check_cancel(ctx->cancel, e);
         if (sort_before(s, *b, *a)) {
             *out++ = *b++;
@@ -127,7 +118,7 @@ static int merge(const exec_ctx *ctx, const sort_order *s, const sort_item *a, i
     return status;
 }
 
-/* Sorts items[0..n); `spare` has room for n. The result is in items. */
+/* Sorts items[0..n) in place; `spare` has room for n items. */
 static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items, sort_item *spare,
                       int64_t n, err *e) {
     int status = 0;

@@ -1,65 +1,68 @@
 /*
- * row_sort_int.h - row numbers of kept keys, sorted: what ORDER BY and windows share; and the first
- * rows of each group in an order, of rows that come one by one.
+ * row_sort_int.h - sorting kept rows by their keys (row_sort.c), and collecting the rows to sort,
+ * all of them or the first of each group (sort_buffer.c): shared by ORDER BY, windows and
+ * GROUP_CONCAT.
  *
- * Invariant: rows that compare equal stay in the order they have. Ownership: the caller frees the
- * numbers it is given.
+ * Invariant: sorts are stable. Ownership: the caller frees what sort_rows and sort_buffer_take
+ * return.
  */
-#ifndef KVASIR_SORT_INT_H
-#define KVASIR_SORT_INT_H
+#ifndef KVASIR_ROW_SORT_INT_H
+#define KVASIR_ROW_SORT_INT_H
 
 #include "hash_table_int.h"
 
-/* *out: the numbers of all rows of `keys`, whose columns are the values of by[0..nkeys), sorted.
+/* *out = the row numbers of `keys` in sorted order; column k of `keys` holds the values of by[k].
  * ERR_FULL, ERR_LIMIT, ERR_CANCELLED. */
 int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
               uint32_t **out, err *e);
-/* Row i of the columns a against row j of b: below, equal to or above 0. */
+/* Compares row i of the columns a with row j of b: negative, 0 or positive. */
 int sort_compare(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j);
-/* How many keys, from the first on, are equal in the two. */
+/* The number of leading keys in which the two rows are equal. */
 int sort_equal_keys(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j);
 
-/* Kept keys and how they are ordered. */
+/* Kept keys and their order. */
 typedef struct sort_order {
-    const rowset *keys; /* columns: the values of by[0..nkeys) */
+    const rowset *keys; /* column k: the values of by[k] */
     const sort_key *by;
     int nkeys;
 } sort_order;
 
-/* A row of them. Its prefix decides most comparisons without touching the keys: of two that differ
- * the lower comes first, equal ones say nothing. */
+/* A row of them. The prefix is the first key as an order-preserving number: different prefixes
+ * decide a comparison without reading the keys, equal ones do not. */
 typedef struct sort_item {
     uint64_t prefix;
     uint32_t row;
 } sort_item;
 
 uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row);
-/* By the keys, then by the rows' numbers. */
+/* Whether a comes before b: by the keys, then by row number. */
 bool sort_before(const sort_order *s, sort_item a, sort_item b);
-bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* by the keys */
+bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* their keys are equal */
 
-/* ---- the first rows of each group (sort_best.c) ---------------------------------------------- */
+/* ---- the rows to sort (sort_buffer.c) -------------------------------------------------------- */
 
-typedef struct sort_best sort_best;
+typedef struct sort_buffer sort_buffer;
 
-/* What is kept of which rows; the arrays outlive the sort_best. */
-typedef struct best_spec {
-    int64_t limit;  /* > 0: so many rows of each group */
-    bool with_ties; /* and those equal to the last of them */
-    int ncols;
-    const value_type *types; /* of the rows' columns */
-    int nkeys, nsame;        /* the first `nsame` keys are equal within a group */
+/* Which rows are kept; the arrays outlive the sort_buffer. */
+typedef struct sort_spec {
+    int64_t limit;           /* rows to keep of each group; 0: all rows */
+    bool with_ties;          /* also keep rows that equal the last one within the limit */
+    int ncols;               /* columns of the rows */
+    const value_type *types; /* of these columns */
     const sort_key *by;
-    int ngroup; /* 0: all rows are one group */
+    int nkeys;
+    int nsame;  /* leading keys that are equal within a group */
+    int ngroup; /* columns that make a row's group; 0: all rows are one group */
     const value_type *group_types;
-} best_spec;
+} sort_spec;
 
-sort_best *sort_best_new(const exec_ctx *ctx, const best_spec *spec);
-void sort_best_free(sort_best *b); /* NULL is fine */
-/* `keys`: the values of by[0..nkeys), a column each; `group`: those that make a row's group. ERR_FULL,
+sort_buffer *sort_buffer_new(const exec_ctx *ctx, const sort_spec *spec);
+void sort_buffer_free(sort_buffer *b); /* NULL is fine */
+/* Adds rows with their key columns and, if there is a limit, their group columns. ERR_FULL,
  * ERR_LIMIT. */
-int sort_best_add(sort_best *b, const batch *in, const column *keys, const column *group, err *e);
-/* The rows kept and their keys, in input order, which the caller frees; `b` is empty then. */
-int sort_best_take(sort_best *b, rowset **rows, rowset **keys, err *e);
+int sort_buffer_add(sort_buffer *b, const batch *in, const column *keys, const column *group,
+                    err *e);
+/* The kept rows and their keys, in input order; empties the buffer. */
+int sort_buffer_take(sort_buffer *b, rowset **rows, rowset **keys, err *e);
 
 #endif

@@ -1,17 +1,18 @@
 /*
- * rowset.c - rows kept: whole batches of fixed types, their cells copied, in memory that spills to
- * a temporary file.
+ * rowset.c - kept rows: an array of batches in an arena that spills to a temporary file.
  *
  *   batches  [0] 2,048 rows  [1] 2,048 rows  …  [n-1] the rest
  *
- * Invariant: row r is in batch r / BATCH_ROWS at r % BATCH_ROWS, and a batch never moves once it
- * has its full capacity; only the first grows (small results are common and shall stay small).
+ * Invariant: row r is in batch r / BATCH_ROWS at r % BATCH_ROWS. The first batch starts small and
+ * grows, since most results are small; all others are allocated whole and never move.
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cells_int.h"
 #include "rowset_int.h"
+#include "storage/containers.h"
 
 enum { FIRST_CAPACITY = 64, DEFAULT_MEMORY = 256 << 20 };
 
@@ -55,11 +56,7 @@ static batch *last_batch(const rowset *r) {
     return r->nbatches ? r->batches[r->nbatches - 1] : NULL;
 }
 
-static size_t cell_bytes(value_type t) {
-    return t == TYPE_TEXT || t == TYPE_BLOB ? sizeof(str) : sizeof(int64_t);
-}
-
-/* Makes room for `more` rows (or as many as a batch can have) behind the last batch's rows. */
+/* Returns a batch with room for at least one more row, and for `more` rows where that fits. */
 static batch *make_room(rowset *r, int more) {
     batch *b = last_batch(r);
     if (b && b->rows < r->capacity)
@@ -76,21 +73,17 @@ static batch *make_room(rowset *r, int more) {
         r->capacity = wanted;
         return b;
     }
-    if (r->nbatches == r->batches_cap) {
-        r->batches_cap = BASE_MAX(8, r->batches_cap * 2);
-        r->batches = mem_realloc(r->batches, sizeof *r->batches * (size_t)r->batches_cap);
-    }
     r->capacity = r->nbatches ? BATCH_ROWS : BASE_MIN(BATCH_ROWS, BASE_MAX(more, FIRST_CAPACITY));
     b = ARENA_NEW(r->mem, batch);
     batch_init(b, r->mem, r->types, r->ncols, r->capacity);
-    r->batches[r->nbatches++] = b;
+    ARRAY_PUSH(r->batches, r->nbatches, r->batches_cap, b);
     return b;
 }
 
 static void append_nulls(rowset *r, column *to, int at, const column *from, int start, int count) {
     bool all = from->type == TYPE_NULL;
     if (!all && !from->null)
-        return; /* the bytes, where there are any, are zero behind the last row */
+        return; /* null bytes after the last row are zero */
     if (!to->null)
         to->null = arena_zalloc(r->mem, (size_t)r->capacity);
     if (all)
@@ -124,7 +117,7 @@ static void append_cells(rowset *r, batch *b, const column *cols, int start, int
         if (cols[c].type == TYPE_NULL)
             continue;
         assert((cell_bytes(cols[c].type) == cell_bytes(to->type)));
-        if (cell_bytes(to->type) == sizeof(str))
+        if (type_is_text(to->type))
             append_texts(r, to, b->rows, &cols[c], start, count);
         else
             memcpy(to->i + b->rows, cols[c].i + start, sizeof(int64_t) * (size_t)count);
@@ -170,18 +163,14 @@ value rowset_get(const rowset *r, int64_t row, int c) {
     return column_get(&r->batches[row / BATCH_ROWS]->cols[c], (int)(row % BATCH_ROWS));
 }
 
-static const column *cell_column(const rowset *r, int64_t row, int c) {
-    return &r->batches[row / BATCH_ROWS]->cols[c];
-}
-
 void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count,
                    column *out) {
     out->type = r->types[c];
     out->null = NULL;
-    bool texts = cell_bytes(out->type) == sizeof(str);
+    bool texts = type_is_text(out->type);
     out->i = arena_alloc(mem, cell_bytes(out->type) * (size_t)BASE_MAX(count, 1));
     for (int k = 0; k < count; k++) {
-        const column *from = rows[k] < 0 ? NULL : cell_column(r, rows[k], c);
+        const column *from = rows[k] < 0 ? NULL : &r->batches[rows[k] / BATCH_ROWS]->cols[c];
         int at = (int)(rows[k] % BATCH_ROWS);
         if (!from || column_is_null(from, at)) {
             if (!out->null)

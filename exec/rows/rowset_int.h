@@ -1,32 +1,31 @@
 /*
- * rowset_int.h - rows of fixed types that are kept, whole batches in an arena that spills to a
- * temporary file.
+ * rowset_int.h - kept rows of fixed column types, in an arena that spills to a temporary file.
  *
- * Cells are copied in; batches are read in place, any number of times, until the rowset is freed or
- * cleared. Ownership: the maker frees it.
+ * Cells, texts included, are copied in; batches are read in place, any number of times, until the
+ * rowset is freed or cleared. Ownership: whoever calls rowset_new frees it.
  */
 #ifndef KVASIR_ROWSET_INT_H
 #define KVASIR_ROWSET_INT_H
 
 #include "core/exec_ctx_int.h"
 
-/* Accounted for in ctx->space, with work_memory bytes on the heap; ctx may be NULL. */
+/* The first work_memory bytes are on the heap; all are counted in ctx->space. ctx may be NULL. */
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
 void rowset_free(rowset *r);  /* NULL is fine */
 void rowset_clear(rowset *r); /* removes all rows */
 /* Appends a batch. ERR_FULL: the temporary file cannot grow. */
 int rowset_append(rowset *r, const batch *b, err *e);
-/* Appends row `row` of the given columns, as many as the rowset has. A temporary file that cannot
- * grow shows in rowset_full_error. */
+/* Appends row `row` of the columns `cols`, one per column of the rowset. Failures are reported by
+ * rowset_full_error. */
 void rowset_push(rowset *r, const column *cols, int row);
 int rowset_full_error(const rowset *r, err *e); /* 0 or ERR_FULL */
 
 int64_t rowset_rows(const rowset *r);
 int rowset_batches(const rowset *r);
-/* Batch i: BATCH_ROWS rows, in the last one perhaps fewer. */
+/* Batch i. All but the last have BATCH_ROWS rows. */
 const batch *rowset_batch(const rowset *r, int i);
 value rowset_get(const rowset *r, int64_t row, int column);
-/* out[k] = column c of row rows[k], NULL for a negative row. Texts are referenced, not copied. */
+/* out[k] = column c of row rows[k], NULL for a negative row number. Texts are not copied. */
 void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count, column *out);
 
 #endif

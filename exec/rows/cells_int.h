@@ -1,0 +1,40 @@
+/*
+ * cells_int.h - single cells of columns: NULL, and comparison in the order of their type.
+ */
+#ifndef KVASIR_CELLS_INT_H
+#define KVASIR_CELLS_INT_H
+
+#include "storage/base.h"
+
+/* Whether cells of this type are `str` (column.s); all others are 8 bytes (column.i, column.r). */
+static inline bool type_is_text(value_type t) {
+    return t == TYPE_TEXT || t == TYPE_BLOB;
+}
+
+static inline size_t cell_bytes(value_type t) {
+    return type_is_text(t) ? sizeof(str) : sizeof(int64_t);
+}
+
+/* Also true for every row of a column of type NULL. */
+static inline bool cell_is_null(const column *c, int row) {
+    return c->type == TYPE_NULL || column_is_null(c, row);
+}
+
+/* Whether one of the row's n cells is NULL. */
+static inline bool row_has_null(const column *cols, int n, int row) {
+    for (int c = 0; c < n; c++)
+        if (cell_is_null(&cols[c], row))
+            return true;
+    return false;
+}
+
+/* Compares two cells of one type, neither of them NULL: negative, 0 or positive. */
+static inline int cell_compare(const column *a, int i, const column *b, int j) {
+    if (type_is_text(a->type))
+        return str_compare(a->s[i], b->s[j]);
+    if (a->type == TYPE_REAL)
+        return (a->r[i] > b->r[j]) - (a->r[i] < b->r[j]);
+    return (a->i[i] > b->i[j]) - (a->i[i] < b->i[j]);
+}
+
+#endif
