@@ -1,10 +1,10 @@
 /*
- * eval.c - expressions over batches: dispatch by kind, and the kinds that choose which rows to
- * evaluate.
+ * eval.c - evaluates expressions over batches: dispatch by kind, and AND, OR, CASE, COALESCE, NULLIF
+ * and IIF.
  *
- * Invariant: AND, OR, CASE, COALESCE and IIF evaluate a part only over rows that need it, unless
- * that part cannot fail: so an error in a branch not taken never arises. A part for some rows is
- * evaluated over a batch narrowed to them and scattered back. Arithmetic, comparison, casts and
+ * Invariant: an operand of AND, OR, CASE, COALESCE and IIF that can fail is evaluated only for the
+ * rows that need it, so a branch that is not taken causes no error. It is evaluated over a batch
+ * gathered from these rows, and its values are scattered back. Arithmetic, comparison, casts and
  * functions are in eval_op.c, eval_cast.c, eval_func.c, eval_text.c, eval_time.c.
  */
 #include <assert.h>
@@ -15,13 +15,9 @@
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static bool is_text(value_type t) {
-    return t == TYPE_TEXT || t == TYPE_BLOB;
-}
-
 void operand_new(const eval_env *v, value_type type, int n, operand *out) {
-    size_t cell = is_text(type) ? sizeof(str) : sizeof(int64_t);
-    out->c = (column){.type = type, .null = NULL, .i = arena_alloc(v->mem, cell * (size_t)n)};
+    size_t bytes = cell_bytes(type) * (size_t)n;
+    out->c = (column){.type = type, .null = NULL, .i = arena_alloc(v->mem, bytes)};
     out->step = 1;
 }
 
@@ -30,7 +26,7 @@ void operand_null(const eval_env *v, value_type type, operand *out) {
     out->c = (column){
         .type = type, .null = arena_alloc(v->mem, 1), .i = arena_zalloc(v->mem, sizeof(str))};
     out->c.null[0] = 1;
-    if (is_text(type))
+    if (type_is_text(type))
         out->c.s[0] = empty;
     out->step = 0;
 }
@@ -43,24 +39,20 @@ void operand_set_null(const eval_env *v, operand *o, int n, int row) {
     if (!o->c.null)
         o->c.null = arena_zalloc(v->mem, (size_t)n);
     o->c.null[row] = 1;
-    if (is_text(o->c.type))
+    if (type_is_text(o->c.type))
         o->c.s[row] = (str){"", 0};
     else
         o->c.i[row] = 0;
 }
 
-/* Makes a constant a whole column. */
+/* Turns a constant into a column of n rows. */
 static void operand_spread(const eval_env *v, operand *o, int n) {
     if (o->step == 1)
         return;
     operand all;
     operand_new(v, o->c.type, n, &all);
-    if (is_text(o->c.type))
-        for (int k = 0; k < n; k++)
-            all.c.s[k] = o->c.s[0];
-    else
-        for (int k = 0; k < n; k++)
-            all.c.i[k] = o->c.i[0];
+    for (int k = 0; k < n; k++)
+        operand_copy(&all, k, o, 0);
     if (operand_null_at(o, 0)) {
         all.c.null = arena_alloc(v->mem, (size_t)n);
         memset(all.c.null, 1, (size_t)n);
@@ -80,20 +72,16 @@ int eval_error(const eval_env *v, const expr *x, err_code code, const char *form
 /* out[rows[k]] = from[k] */
 static void scatter(const eval_env *v, operand *out, int n, const operand *from, const int *rows,
                     int count) {
-    bool text = is_text(out->c.type);
-    for (int k = 0; k < count; k++) {
-        int at = k * from->step;
+    for (int k = 0; k < count; k++)
         if (from->c.type == TYPE_NULL || operand_null_at(from, k))
             operand_set_null(v, out, n, rows[k]);
-        else if (text)
-            out->c.s[rows[k]] = from->c.s[at];
         else
-            out->c.i[rows[k]] = from->c.i[at];
-    }
+            operand_copy(out, rows[k], from, k);
 }
 
 /* ---- some rows of a batch -------------------------------------------------------------------- */
 
+/* Gathers the columns that x reads, and the drawn value, at rows[0..count). */
 static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out,
                         operand *drawn) {
     if (x->kind == EXPR_COLUMN) {
@@ -111,7 +99,7 @@ static void gather_used(const eval_env *v, const expr *x, const int *rows, int c
         gather_used(v, x->args[k], rows, count, out, drawn);
 }
 
-/* Over the rows rows[0..count) of the input alone. */
+/* Evaluates x over only the rows rows[0..count) of the input. */
 static int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out) {
     if (count == v->in->rows)
         return eval_any(v, x, out);
@@ -213,7 +201,7 @@ static int eval_logic(const eval_env *v, const expr *x, operand *out) {
 
 /* ---- CASE, IIF, COALESCE, NULLIF ------------------------------------------------------------- */
 
-/* Rows not yet decided, and the column their values go to. */
+/* The rows that no branch was taken for yet, and the result column. */
 typedef struct choice {
     const eval_env *v;
     int *rows, count, n;
@@ -228,7 +216,7 @@ static void choice_start(choice *c, const eval_env *v, value_type type, operand 
     operand_new(v, type, c->n, out);
 }
 
-/* The undecided rows where `when` is true get `then`. */
+/* Sets undecided rows where `when` is true to `then`. */
 static int choice_when(choice *c, const expr *when, const expr *then) {
     operand test, chosen;
     int status = eval_narrow(c->v, when, c->rows, c->count, &test);
@@ -248,7 +236,7 @@ static int choice_when(choice *c, const expr *when, const expr *then) {
     return status;
 }
 
-/* All undecided rows get x. */
+/* Sets all undecided rows to x. */
 static int choice_else(choice *c, const expr *x) {
     operand chosen;
     if (c->count == 0)
@@ -287,10 +275,8 @@ static int eval_coalesce(const eval_env *v, const expr *x, operand *out) {
                 c.rows[left++] = row;
             else if (null)
                 operand_set_null(v, out, c.n, row);
-            else if (is_text(x->type))
-                out->c.s[row] = part.c.s[k * part.step];
             else
-                out->c.i[row] = part.c.i[k * part.step];
+                operand_copy(out, row, &part, k);
         }
         c.count = left;
     }
@@ -311,7 +297,7 @@ static int eval_nullif(const eval_env *v, const expr *x, operand *out) {
     for (int k = 0; k < n; k++)
         if (truth(&same, k) == IS_TRUE)
             operand_set_null(v, out, n, k);
-    out->step = args[0].step || args[1].step; /* constants alone make one cell */
+    out->step = args[0].step || args[1].step;
     return 0;
 }
 
@@ -342,10 +328,7 @@ static void eval_literal(const eval_env *v, const expr *x, operand *out) {
     }
     operand_new(v, x->literal.type, 1, out);
     out->step = 0;
-    if (is_text(x->literal.type))
-        out->c.s[0] = x->literal.s;
-    else
-        out->c.i[0] = x->literal.i; /* a REAL moves as its 64 bits */
+    operand_set(out, 0, x->literal);
 }
 
 static void eval_slot(const eval_env *v, const expr *x, operand *out) {
@@ -356,7 +339,8 @@ static void eval_slot(const eval_env *v, const expr *x, operand *out) {
         operand_null(v, x->type, out);
 }
 
-/* One draw a row for all of the body; it may stand inside another's. */
+/* Evaluates the volatile args[0] once per row; EXPR_DRAWN in the body args[1] refers to it. May be
+ * nested. */
 static int eval_once(const eval_env *v, const expr *x, operand *out) {
     operand drawn;
     int status = eval_any(v, x->args[0], &drawn);
@@ -391,7 +375,7 @@ int eval_any(const eval_env *v, const expr *x, operand *out) {
         *out = *v->drawn;
         return 0;
     }
-    return err_set(v->e, ERR_INTERNAL, "an expression of unknown kind %d", (int)x->kind);
+    return err_set(v->e, ERR_INTERNAL, "unknown expression kind %d", (int)x->kind);
 }
 
 int eval_column(const expr *x, const batch *in, arena *mem, column *out, err *e) {
@@ -459,7 +443,7 @@ int eval_value(const expr *x, const value *row, int ncols, arena *mem, value *ou
     one.cols = ncols ? arena_zalloc(mem, sizeof *one.cols * (size_t)ncols) : NULL;
     for (int c = 0; c < ncols; c++) {
         if (row[c].type == TYPE_NULL)
-            continue; /* a column of type NULL: every row is */
+            continue; /* stays a column of type NULL */
         column_init(&one.cols[c], mem, row[c].type, 1, false);
         column_set(&one.cols[c], mem, 1, 0, row[c]);
     }

@@ -1,9 +1,8 @@
 /*
  * eval_cast.c - CAST and IN.
  *
- * Invariant: a cast converts what value_cast converts and fails where it fails, with the same
- * words; the loops here are only its fast ways. IN is three-valued: NULL when there is no match and
- * a NULL took part.
+ * Invariant: casts have the results and errors of value_cast; the loops here are only faster. IN is
+ * NULL if nothing matches and an operand is NULL.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +13,10 @@
 
 static int cast_cells(const eval_env *v, const expr *x, const operand *a, int n, operand *out) {
     operand_new(v, x->type, n, out);
-    out->c.null = a->c.null;
     for (int k = 0; k < n; k++) {
         value from = operand_get(a, k), to;
         if (from.type == TYPE_NULL) {
-            if (x->type == TYPE_TEXT || x->type == TYPE_BLOB)
-                out->c.s[k] = (str){"", 0};
-            else
-                out->c.i[k] = 0;
+            operand_set_null(v, out, n, k);
             continue;
         }
         int status = x->exact ? value_assign(v->mem, from, x->type, &to, v->e)
@@ -31,10 +26,7 @@ static int cast_cells(const eval_env *v, const expr *x, const operand *a, int n,
             v->e->len = x->len;
             return status;
         }
-        if (x->type == TYPE_TEXT || x->type == TYPE_BLOB)
-            out->c.s[k] = to.s;
-        else
-            out->c.i[k] = to.i; /* a REAL moves as its 64 bits */
+        operand_set(out, k, to);
     }
     return 0;
 }
@@ -70,7 +62,7 @@ int eval_cast(const eval_env *v, const expr *x, operand *out) {
 
 /* ---- IN -------------------------------------------------------------------------------------- */
 
-enum { SORT_FROM = 12 }; /* below so many constants, a plain walk is quicker */
+enum { SORT_FROM = 12 }; /* with fewer constants, comparing with each is faster */
 
 static int by_int(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -81,8 +73,8 @@ static int by_text(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
 }
 
-/* Constants of one type as the needle's, sorted: every row
- * is a binary search. false: the list is not of that kind. */
+/* IN with many constants of the left operand's type: sorts them and does a binary search per row.
+ * Returns false for other lists. */
 static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null,
                       int64_t *out) {
     value_type t = args[0].c.type;
@@ -132,12 +124,9 @@ int eval_in(const eval_env *v, const expr *x, operand *out) {
                     out->c.i[k] |= same.c.i[k * same.step];
         }
     }
-    bool constant = true;
     for (int k = 0; k < n; k++)
         if (operand_null_at(&args[0], k) || (out->c.i[k] == 0 && (any_null || unknown[k])))
             operand_set_null(v, out, n, k);
-    for (int a = 0; a < x->nargs; a++)
-        constant &= args[a].step == 0;
-    out->step = constant ? 0 : 1;
+    out->step = operands_constant(args, x->nargs) ? 0 : 1;
     return 0;
 }

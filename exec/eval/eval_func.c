@@ -1,10 +1,9 @@
 /*
- * eval_func.c - scalar functions: the row-by-row driver, the table by function_id, numbers and
- * conversions.
+ * eval_func.c - scalar functions: evaluation row by row, lookup by function_id, and the functions on
+ * numbers. Those on texts are in eval_text.c, on dates and times in eval_time.c.
  *
- * Invariant: a function whose entry does not say takes_null never sees a NULL. A result beyond its
- * type's range is an error, a result that does not exist (sqrt of -1) is NULL. Texts are in
- * eval_text.c, times in eval_time.c.
+ * Invariant: a function is not called with a NULL argument unless its entry says takes_null. A result
+ * outside its type's range is an error; an undefined result (sqrt of -1) is NULL.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,14 +21,13 @@ static double as_real(value v) {
     return v.type == TYPE_REAL ? v.r : (double)v.i;
 }
 
-/* NaN is NULL: the function has no value there. */
+/* NaN, an undefined result, becomes NULL. */
 static int real_result(const call_env *c, double r, value *out) {
     *out = isnan(r) ? value_null() : value_real(r);
     return isinf(r) ? range_error(c, TYPE_REAL) : 0;
 }
 
-static int fn_abs(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_abs(const call_env *c, const value *args, value *out) {
     if (args[0].type == TYPE_REAL) {
         *out = value_real(fabs(args[0].r));
         return 0;
@@ -40,14 +38,14 @@ static int fn_abs(const call_env *c, const value *args, int nargs, value *out) {
     return 0;
 }
 
-static int fn_round(const call_env *c, const value *args, int nargs, value *out) {
+static int fn_round(const call_env *c, const value *args, value *out) {
     double x = as_real(args[0]);
-    int64_t digits = nargs > 1 ? args[1].i : 0;
+    int64_t digits = c->x->nargs > 1 ? args[1].i : 0;
     digits = BASE_MAX(-308, BASE_MIN(digits, 30));
     double scale = pow(10, fabs((double)digits));
     double scaled = digits >= 0 ? x * scale : x / scale;
     if (!isfinite(scaled) || fabs(scaled) >= 4503599627370496.0) {
-        *out = value_real(x); /* no digits behind the point that could be rounded */
+        *out = value_real(x); /* it has no digits that could be rounded */
         return 0;
     }
     scaled = round(scaled);
@@ -59,57 +57,51 @@ static int whole(value v, double (*to)(double), value *out) {
     return 0;
 }
 
-static int fn_floor(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c, (void)nargs;
+static int fn_floor(const call_env *c, const value *args, value *out) {
+    (void)c;
     return whole(args[0], floor, out);
 }
 
-static int fn_trunc(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c, (void)nargs;
+static int fn_trunc(const call_env *c, const value *args, value *out) {
+    (void)c;
     return whole(args[0], trunc, out);
 }
 
-static int fn_ceil(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c, (void)nargs;
+static int fn_ceil(const call_env *c, const value *args, value *out) {
+    (void)c;
     return whole(args[0], ceil, out);
 }
 
-static int fn_sign(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c, (void)nargs;
+static int fn_sign(const call_env *c, const value *args, value *out) {
+    (void)c;
     double x = as_real(args[0]);
     *out = value_int((x > 0) - (x < 0));
     return 0;
 }
 
-static int fn_sqrt(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_sqrt(const call_env *c, const value *args, value *out) {
     return real_result(c, sqrt(as_real(args[0])), out);
 }
 
-static int fn_power(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_power(const call_env *c, const value *args, value *out) {
     return real_result(c, pow(as_real(args[0]), as_real(args[1])), out);
 }
 
-static int fn_ln(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_ln(const call_env *c, const value *args, value *out) {
     double x = as_real(args[0]);
     return real_result(c, x > 0 ? log(x) : NAN, out);
 }
 
-static int fn_log10(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_log10(const call_env *c, const value *args, value *out) {
     double x = as_real(args[0]);
     return real_result(c, x > 0 ? log10(x) : NAN, out);
 }
 
-static int fn_exp(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_exp(const call_env *c, const value *args, value *out) {
     return real_result(c, exp(as_real(args[0])), out);
 }
 
-static int fn_mod(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_mod(const call_env *c, const value *args, value *out) {
     if (args[0].type == TYPE_REAL || args[1].type == TYPE_REAL)
         return real_result(c, fmod(as_real(args[0]), as_real(args[1])), out);
     if (args[1].i == 0)
@@ -119,17 +111,17 @@ static int fn_mod(const call_env *c, const value *args, int nargs, value *out) {
     return 0;
 }
 
-static int fn_random(const call_env *c, const value *args, int nargs, value *out) {
-    (void)args, (void)nargs;
+static int fn_random(const call_env *c, const value *args, value *out) {
+    (void)args;
     int64_t i;
     if (getrandom(&i, sizeof i, 0) != (ssize_t)sizeof i)
-        return eval_error(c->v, c->x, ERR_IO, "the system gives no random numbers");
+        return eval_error(c->v, c->x, ERR_IO,
+                          "getrandom() failed: the system has no random numbers");
     *out = value_int(i);
     return 0;
 }
 
-static int fn_typeof(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_typeof(const call_env *c, const value *args, value *out) {
     char *name = arena_strndup(c->mem, type_name(args[0].type), strlen(type_name(args[0].type)));
     for (char *p = name; *p; p++)
         *p = ascii_lower(*p);
@@ -137,27 +129,25 @@ static int fn_typeof(const call_env *c, const value *args, int nargs, value *out
     return 0;
 }
 
-static int extreme(const value *args, int nargs, int sign, value *out) {
+static int extreme(const call_env *c, const value *args, int sign, value *out) {
     *out = value_null();
-    for (int k = 0; k < nargs; k++)
+    for (int k = 0; k < c->x->nargs; k++)
         if (args[k].type != TYPE_NULL &&
             (out->type == TYPE_NULL || value_compare(args[k], *out) * sign > 0))
             *out = args[k];
     return 0;
 }
 
-static int fn_greatest(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c;
-    return extreme(args, nargs, 1, out);
+static int fn_greatest(const call_env *c, const value *args, value *out) {
+    return extreme(c, args, 1, out);
 }
 
-static int fn_least(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c;
-    return extreme(args, nargs, -1, out);
+static int fn_least(const call_env *c, const value *args, value *out) {
+    return extreme(c, args, -1, out);
 }
 
-static int fn_version(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c, (void)args, (void)nargs;
+static int fn_version(const call_env *c, const value *args, value *out) {
+    (void)c, (void)args;
     *out = value_text(STR(KVASIR_VERSION));
     return 0;
 }
@@ -189,8 +179,8 @@ static const function_row_entry *function_find(function_id id) {
     return f ? f : find_in(time_functions, time_function_count, id);
 }
 
-/* Stores a function's result, which may be another number
- * type than the expression's (greatest of INTEGER and REAL). */
+/* Stores a function's result, converted where its number type is not the expression's (greatest of
+ * INTEGER and REAL). */
 static int store_result(const call_env *c, value got, int n, int row, operand *out) {
     if (got.type == TYPE_NULL) {
         operand_set_null(c->v, out, n, row);
@@ -201,24 +191,21 @@ static int store_result(const call_env *c, value got, int n, int row, operand *o
         if (status)
             return status;
     }
-    if (got.type == TYPE_TEXT || got.type == TYPE_BLOB)
-        out->c.s[row] = got.s;
-    else
-        out->c.i[row] = got.i; /* a REAL moves as its 64 bits */
+    operand_set(out, row, got);
     return 0;
 }
 
 int eval_function(const eval_env *v, const expr *x, operand *out) {
     const function_row_entry *f = function_find(x->function);
     if (!f)
-        return err_set(v->e, ERR_INTERNAL, "a function without code: %d", (int)x->function);
+        return err_set(v->e, ERR_INTERNAL, "function %d is not implemented", (int)x->function);
     operand *args;
     int n, status = eval_args(v, x, &args, &n);
     if (status)
         return status;
     bool constant = n == 1 && v->in->rows != 1 && !expr_is_volatile(x);
     if (n == 1 && !constant)
-        n = v->in->rows; /* random() of no arguments has a value for each row */
+        n = v->in->rows; /* random() has no arguments, but a value for each row */
     value few[8], *row = x->nargs <= 8 ? few : arena_alloc(v->mem, sizeof *row * (size_t)x->nargs);
     call_env c = {.mem = v->mem, .v = v, .x = x};
     operand_new(v, x->type, n, out);
@@ -231,7 +218,7 @@ int eval_function(const eval_env *v, const expr *x, operand *out) {
         }
         if (null && !f->takes_null)
             got = value_null();
-        else if ((status = f->row(&c, row, x->nargs, &got)) != 0)
+        else if ((status = f->row(&c, row, &got)) != 0)
             return status;
         if ((status = store_result(&c, got, n, k, out)) != 0)
             return status;

@@ -1,9 +1,9 @@
 /*
  * eval_op.c - arithmetic, comparison, IS, NOT and || as typed loops over operands.
  *
- * Invariant: a loop computes every row, NULL ones too (their data is defined); NULL bytes decide
- * afterwards. Only a row that is not NULL may overflow. INTEGER and REAL compare exactly, never
- * through a rounded double.
+ * Invariant: loops compute all rows, also those that are NULL (their cells are initialised); an
+ * overflow is an error only in a row that is not NULL. INTEGER and REAL are compared exactly, without
+ * rounding the INTEGER to a double.
  */
 #include <assert.h>
 #include <math.h>
@@ -43,7 +43,7 @@ static bool mul_i(int64_t a, int64_t b, int64_t *out) {
     return __builtin_mul_overflow(a, b, out);
 }
 
-/* Divisors are not 0 here. */
+/* b is not 0. */
 static bool div_i(int64_t a, int64_t b, int64_t *out) {
     if (b == -1)
         return __builtin_sub_overflow(0, a, out);
@@ -58,8 +58,8 @@ static bool mod_i(int64_t a, int64_t b, int64_t *out) {
 
 typedef bool (*int_op)(int64_t a, int64_t b, int64_t *out);
 
-/* Inlined with a constant op, so each is its own loop.
- * Returns whether any row overflowed, a NULL row perhaps. */
+/* Inlined with a constant `apply`, so that each operation has its own loop. Returns whether any row
+ * overflowed, NULL rows included. */
 static inline __attribute__((always_inline)) bool int_loop(int_op apply, const operand *a,
                                                            const operand *b, int n, int64_t *out) {
     const int64_t *pa = a->c.i, *pb = b->c.i;
@@ -175,8 +175,7 @@ static int negate(const eval_env *v, const expr *x, const operand *a, int n, ope
     return 0;
 }
 
-/* A REAL view of a number, for operands that the binder left as BOOLEAN or INTEGER beside a REAL.
- */
+/* Converts an INTEGER or BOOLEAN operand to REAL, where the other operand is REAL. */
 static void to_real(const eval_env *v, operand *a, int n) {
     if (a->c.type == TYPE_REAL)
         return;
@@ -264,7 +263,7 @@ static void compare_mixed(expr_op how, const operand *a, const operand *b, int n
     COMPARE_SWITCH(out[k], 0)
 }
 
-/* Data of the comparison alone; NULL bytes are the caller's. */
+/* Compares cells; the caller handles NULLs. */
 static void compare_data(expr_op how, const operand *a, const operand *b, int n, int64_t *out) {
     value_type ta = a->c.type, tb = b->c.type;
     bool ints =
@@ -296,7 +295,7 @@ void eval_compare(const eval_env *v, expr_op how, const operand *a, const operan
     compare_data(how, a, b, n, out->c.i);
 }
 
-/* NULL-safe: never NULL itself. */
+/* IS and IS NOT: NULL IS NULL is true, and the result is never NULL. */
 static void eval_is(const eval_env *v, bool negated, const operand *a, const operand *b, int n,
                     operand *out) {
     bool a_typed = a->c.type != TYPE_NULL, b_typed = b->c.type != TYPE_NULL;
@@ -384,11 +383,7 @@ int eval_op(const eval_env *v, const expr *x, operand *out) {
     default:
         status = arithmetic(v, x, args, n, out);
     }
-    /* All arguments constant: one cell for every row. */
-    bool constant = true;
-    for (int k = 0; k < x->nargs; k++)
-        constant &= args[k].step == 0;
-    if (constant)
+    if (operands_constant(args, x->nargs))
         out->step = 0;
     return status;
 }

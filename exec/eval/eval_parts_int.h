@@ -1,45 +1,64 @@
 /*
- * eval_parts_int.h - what the files of the evaluator share.
- *
- *   operand  the values of one expression over the rows of a batch: one cell a row (step 1), or one
- * for all (step 0)
- *
- * The value of row k is at k * step in `c`. An operand's type is its expression's; NULL bytes exist
- * only where a row may be NULL. Columns are allocated in the environment's arena, or alias the
- * input's.
+ * eval_parts_int.h - operands, and functions between the files of the evaluator: private to
+ * exec/eval/.
  */
 #ifndef KVASIR_EVAL_PARTS_INT_H
 #define KVASIR_EVAL_PARTS_INT_H
 
 #include "eval_int.h"
+#include "rows/cells_int.h"
 
+/* The values of an expression over the rows of a batch: that of row k is cell k * step of `c`. The
+ * column is allocated in eval_env.mem or is a column of the input; it has NULL bytes only if a row
+ * may be NULL. */
 typedef struct operand {
     column c;
-    int step;
+    int step; /* 1: a cell per row; 0: a constant, one cell for all rows */
 } operand;
 
 typedef struct eval_env {
     const batch *in;
     arena *mem;
     err *e;
-    const operand *drawn; /* the value of the EXPR_ONCE around, over the rows of `in` */
+    const operand *drawn; /* the value of the enclosing EXPR_ONCE, over the rows of `in` */
 } eval_env;
 
 /* eval.c */
 int eval_any(const eval_env *v, const expr *x, operand *out);
-/* Evaluates all arguments of x; *n is 1 when all are
- * constant, else the batch's rows. Allocated in the arena. */
+/* Evaluates all arguments of x into an array in v->mem. *n = 1 if all are constant, else the rows of
+ * the batch. */
 int eval_args(const eval_env *v, const expr *x, operand **out, int *n);
+/* Sets an error at the expression's place in the statement. */
 int eval_error(const eval_env *v, const expr *x, err_code code, const char *format, ...)
     BASE_PRINTF(4, 5);
 
 void operand_null(const eval_env *v, value_type type, operand *out);
 bool operand_is_null(const operand *a); /* NULL for every row */
-/* A fresh column for n rows (data not zeroed, no NULL bytes). */
+/* A new column for n rows, not initialised, without NULL bytes. */
 void operand_new(const eval_env *v, value_type type, int n, operand *out);
 void operand_set_null(const eval_env *v, operand *o, int n, int row);
 static inline bool operand_null_at(const operand *a, int row) {
     return a->c.null != NULL && a->c.null[row * a->step] != 0;
+}
+/* Sets a row to a value of the operand's type that is not NULL. */
+static inline void operand_set(operand *o, int row, value v) {
+    if (type_is_text(o->c.type))
+        o->c.s[row] = v.s;
+    else
+        o->c.i[row] = v.i; /* a REAL is copied as its 64 bits */
+}
+/* Copies row `from` of `a`, not NULL and of the same type. */
+static inline void operand_copy(operand *o, int row, const operand *a, int from) {
+    if (type_is_text(o->c.type))
+        o->c.s[row] = a->c.s[from * a->step];
+    else
+        o->c.i[row] = a->c.i[from * a->step];
+}
+static inline bool operands_constant(const operand *args, int n) {
+    for (int k = 0; k < n; k++)
+        if (args[k].step)
+            return false;
+    return true;
 }
 static inline value operand_get(const operand *a, int row) {
     return column_get(&a->c, row * a->step);
@@ -47,7 +66,7 @@ static inline value operand_get(const operand *a, int row) {
 
 /* eval_op.c */
 int eval_op(const eval_env *v, const expr *x, operand *out);
-/* a `how` b for n rows, three-valued (OP_EQ … OP_GE). */
+/* The comparison a `how` b for n rows (OP_EQ … OP_GE); NULL where a or b is. */
 void eval_compare(const eval_env *v, expr_op how, const operand *a, const operand *b, int n,
                   operand *out);
 
@@ -55,27 +74,27 @@ void eval_compare(const eval_env *v, expr_op how, const operand *a, const operan
 int eval_cast(const eval_env *v, const expr *x, operand *out);
 int eval_in(const eval_env *v, const expr *x, operand *out);
 
-/* eval_func.c: the functions that are not control flow. */
+/* eval_func.c: functions except COALESCE, IFNULL, NULLIF and IIF. */
 int eval_function(const eval_env *v, const expr *x, operand *out);
 
 /* eval_text.c: LIKE, ILIKE, GLOB. */
 int eval_match(const eval_env *v, const expr *x, operand *out);
 
-/* One row of a function; args are never NULL unless the table says so. */
+/* What a function is called with, beside its arguments; there are x->nargs of these. */
 typedef struct call_env {
     arena *mem;
     const eval_env *v;
     const expr *x;
 } call_env;
-typedef int (*function_row)(const call_env *c, const value *args, int nargs, value *out);
+typedef int (*function_row)(const call_env *c, const value *args, value *out);
 
 typedef struct function_row_entry {
     function_id id;
-    bool takes_null; /* else a NULL argument gives NULL */
-    function_row row;
+    bool takes_null;  /* false: the result is NULL if an argument is, without a call */
+    function_row row; /* computes the result of one row */
 } function_row_entry;
 
-/* Tables of eval_text.c and eval_time.c, for eval_func.c's dispatch. */
+/* The functions of eval_text.c and eval_time.c. */
 extern const function_row_entry text_functions[], time_functions[];
 extern const size_t text_function_count, time_function_count;
 

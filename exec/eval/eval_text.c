@@ -1,16 +1,15 @@
 /*
  * eval_text.c - functions on texts, and LIKE, ILIKE, GLOB.
  *
- * Invariant: positions and counts are code points; a text that is all ASCII takes the byte-wise way
- * with the same result. A constant pattern is taken apart once per batch: `abc`, `abc%`, `%abc`,
- * `%abc%` need no matcher.
+ * Invariant: positions and lengths are in code points. A constant pattern is analysed once per batch;
+ * `abc`, `abc%`, `%abc` and `%abc%` are matched without the general matcher.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "eval_parts_int.h"
 
-enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one made text */
+enum { TEXT_LIMIT = 1 << 30 }; /* bytes of a result */
 
 static int text_result(value *out, str s) {
     *out = value_text(s);
@@ -21,7 +20,7 @@ static str slice(str s, size_t from, size_t to) {
     return (str){s.p + from, to - from};
 }
 
-/* The text of any value: numbers as they print. */
+/* A value as text. */
 static str text_of(const call_env *c, value v) {
     if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
         return v.s;
@@ -30,24 +29,21 @@ static str text_of(const call_env *c, value v) {
     return text.s;
 }
 
-static int fn_length(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_length(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     *out = value_int((int64_t)(args[0].type == TYPE_BLOB ? s.n : utf8_length(s)));
     return 0;
 }
 
-static int fn_lower(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_lower(const call_env *c, const value *args, value *out) {
     return text_result(out, utf8_lower(c->mem, text_of(c, args[0])));
 }
 
-static int fn_upper(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_upper(const call_env *c, const value *args, value *out) {
     return text_result(out, utf8_upper(c->mem, text_of(c, args[0])));
 }
 
-/* Whether the code point at the start (or end) of s is one of `set`; its bytes in *n. */
+/* Whether the first code point of s is in `set`; *n = its length in bytes. */
 static bool starts_with_any(str s, str set, size_t *n) {
     uint32_t cp, one;
     *n = utf8_next(s, &cp);
@@ -67,8 +63,8 @@ static size_t last_start(str s) {
     return at;
 }
 
-static str trimmed(const call_env *c, const value *args, int nargs, bool left, bool right) {
-    str s = text_of(c, args[0]), set = nargs > 1 ? text_of(c, args[1]) : STR(" ");
+static str trimmed(const call_env *c, const value *args, bool left, bool right) {
+    str s = text_of(c, args[0]), set = c->x->nargs > 1 ? text_of(c, args[1]) : STR(" ");
     size_t n;
     while (left && s.n && starts_with_any(s, set, &n))
         s = slice(s, n, s.n);
@@ -77,24 +73,24 @@ static str trimmed(const call_env *c, const value *args, int nargs, bool left, b
     return s;
 }
 
-static int fn_trim(const call_env *c, const value *args, int nargs, value *out) {
-    return text_result(out, trimmed(c, args, nargs, true, true));
+static int fn_trim(const call_env *c, const value *args, value *out) {
+    return text_result(out, trimmed(c, args, true, true));
 }
 
-static int fn_ltrim(const call_env *c, const value *args, int nargs, value *out) {
-    return text_result(out, trimmed(c, args, nargs, true, false));
+static int fn_ltrim(const call_env *c, const value *args, value *out) {
+    return text_result(out, trimmed(c, args, true, false));
 }
 
-static int fn_rtrim(const call_env *c, const value *args, int nargs, value *out) {
-    return text_result(out, trimmed(c, args, nargs, false, true));
+static int fn_rtrim(const call_env *c, const value *args, value *out) {
+    return text_result(out, trimmed(c, args, false, true));
 }
 
-/* As sqlite's: position 0 is the place before the first
- * character, a negative count takes those before `from`. */
-static int fn_substr(const call_env *c, const value *args, int nargs, value *out) {
+/* As in sqlite: position 0 is before the first character, a negative position counts from the end, and
+ * a negative count takes the characters before `from`. */
+static int fn_substr(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     int64_t n = (int64_t)utf8_length(s), from = args[1].i,
-            count = nargs > 2 ? args[2].i : INT64_MAX / 4;
+            count = c->x->nargs > 2 ? args[2].i : INT64_MAX / 4;
     int64_t far = INT64_MAX / 4;
     from = BASE_MAX(-far, BASE_MIN(from, far));
     count = BASE_MAX(-far, BASE_MIN(count, far));
@@ -118,11 +114,10 @@ static const char *find(str in, str part) {
 }
 
 static int too_long(const call_env *c) {
-    return eval_error(c->v, c->x, ERR_LIMIT, "a text of more than %d bytes", TEXT_LIMIT);
+    return eval_error(c->v, c->x, ERR_LIMIT, "the result is longer than %d bytes", TEXT_LIMIT);
 }
 
-static int fn_replace(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_replace(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]), from = text_of(c, args[1]), to = text_of(c, args[2]);
     size_t hits = 0;
     str rest = s;
@@ -145,17 +140,16 @@ static int fn_replace(const call_env *c, const value *args, int nargs, value *ou
     return text_result(out, (str){made, bytes});
 }
 
-static int fn_instr(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_instr(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]), part = text_of(c, args[1]);
     const char *p = find(s, part);
     *out = value_int(p ? (int64_t)utf8_length(slice(s, 0, (size_t)(p - s.p))) + 1 : 0);
     return 0;
 }
 
-static int fn_concat(const call_env *c, const value *args, int nargs, value *out) {
+static int fn_concat(const call_env *c, const value *args, value *out) {
     buf b = {0};
-    for (int k = 0; k < nargs; k++)
+    for (int k = 0; k < c->x->nargs; k++)
         if (args[k].type != TYPE_NULL)
             buf_append_str(&b, text_of(c, args[k]));
     *out = value_text(str_copy(c->mem, buf_str(&b)));
@@ -163,8 +157,7 @@ static int fn_concat(const call_env *c, const value *args, int nargs, value *out
     return 0;
 }
 
-static int fn_repeat(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_repeat(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     int64_t times = BASE_MAX(args[1].i, 0);
     if (s.n == 0)
@@ -177,13 +170,13 @@ static int fn_repeat(const call_env *c, const value *args, int nargs, value *out
     return text_result(out, (str){made, s.n * (size_t)times});
 }
 
-static int fn_concat_ws(const call_env *c, const value *args, int nargs, value *out) {
+static int fn_concat_ws(const call_env *c, const value *args, value *out) {
     buf b = {0};
     bool some = false;
     *out = value_null();
     if (args[0].type == TYPE_NULL)
         return 0;
-    for (int k = 1; k < nargs; k++) {
+    for (int k = 1; k < c->x->nargs; k++) {
         if (args[k].type == TYPE_NULL)
             continue;
         if (some)
@@ -196,30 +189,28 @@ static int fn_concat_ws(const call_env *c, const value *args, int nargs, value *
     return 0;
 }
 
-/* The byte behind the first n characters; n < 0: all but the last -n. */
+/* The length in bytes of the first n characters; n < 0: of all but the last -n. */
 static size_t cut_at(str s, int64_t n) {
     if (n < 0)
         n = BASE_MAX(0, (int64_t)utf8_length(s) + BASE_MAX(n, -INT64_MAX / 2));
     return utf8_offset(s, (size_t)n);
 }
 
-static int fn_left(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_left(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     return text_result(out, slice(s, 0, cut_at(s, args[1].i)));
 }
 
-static int fn_right(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_right(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     int64_t n = args[1].i;
     size_t from = n == 0 ? s.n : cut_at(s, n == INT64_MIN ? INT64_MAX : -n);
     return text_result(out, slice(s, from, s.n));
 }
 
-/* Filled to args[1] characters, or cut to as many. */
-static int padded(const call_env *c, const value *args, int nargs, bool left, value *out) {
-    str s = text_of(c, args[0]), fill = nargs > 2 ? text_of(c, args[2]) : STR(" ");
+/* The text padded or cut to args[1] characters. */
+static int padded(const call_env *c, const value *args, bool left, value *out) {
+    str s = text_of(c, args[0]), fill = c->x->nargs > 2 ? text_of(c, args[2]) : STR(" ");
     int64_t wanted = BASE_MAX(args[1].i, 0), missing = wanted - (int64_t)utf8_length(s);
     if (missing <= 0 || fill.n == 0)
         return text_result(out, slice(s, 0, utf8_offset(s, (size_t)wanted)));
@@ -238,16 +229,15 @@ static int padded(const call_env *c, const value *args, int nargs, bool left, va
     return text_result(out, (str){made, bytes + s.n});
 }
 
-static int fn_lpad(const call_env *c, const value *args, int nargs, value *out) {
-    return padded(c, args, nargs, true, out);
+static int fn_lpad(const call_env *c, const value *args, value *out) {
+    return padded(c, args, true, out);
 }
 
-static int fn_rpad(const call_env *c, const value *args, int nargs, value *out) {
-    return padded(c, args, nargs, false, out);
+static int fn_rpad(const call_env *c, const value *args, value *out) {
+    return padded(c, args, false, out);
 }
 
-static int fn_reverse(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_reverse(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     char *made = arena_alloc(c->mem, s.n), *end = made + s.n;
     uint32_t cp;
@@ -263,8 +253,7 @@ static int64_t count_parts(str s, str separator) {
     return n;
 }
 
-static int fn_split_part(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_split_part(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]), separator = text_of(c, args[1]);
     int64_t wanted = args[2].i;
     if (separator.n == 0)
@@ -280,8 +269,7 @@ static int fn_split_part(const call_env *c, const value *args, int nargs, value 
     return text_result(out, p ? slice(s, 0, (size_t)(p - s.p)) : s);
 }
 
-static int fn_hex(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_hex(const call_env *c, const value *args, value *out) {
     static const char digits[] = "0123456789ABCDEF";
     str s = text_of(c, args[0]);
     char *made = arena_alloc(c->mem, s.n * 2);
@@ -292,10 +280,10 @@ static int fn_hex(const call_env *c, const value *args, int nargs, value *out) {
     return text_result(out, (str){made, s.n * 2});
 }
 
-static int fn_char(const call_env *c, const value *args, int nargs, value *out) {
-    char *made = arena_alloc(c->mem, 4 * (size_t)nargs);
+static int fn_char(const call_env *c, const value *args, value *out) {
+    char *made = arena_alloc(c->mem, 4 * (size_t)c->x->nargs);
     size_t n = 0;
-    for (int k = 0; k < nargs; k++) {
+    for (int k = 0; k < c->x->nargs; k++) {
         int64_t cp = args[k].type == TYPE_NULL ? 0xfffd : args[k].i;
         bool valid = cp >= 0 && cp <= 0x10ffff && !(cp >= 0xd800 && cp <= 0xdfff);
         n += utf8_encode(valid ? (uint32_t)cp : 0xfffd, made + n);
@@ -303,8 +291,7 @@ static int fn_char(const call_env *c, const value *args, int nargs, value *out) 
     return text_result(out, (str){made, n});
 }
 
-static int fn_unicode(const call_env *c, const value *args, int nargs, value *out) {
-    (void)nargs;
+static int fn_unicode(const call_env *c, const value *args, value *out) {
     uint32_t cp;
     *out = utf8_next(text_of(c, args[0]), &cp) ? value_int(cp) : value_null();
     return 0;
@@ -328,12 +315,12 @@ const size_t text_function_count = BASE_COUNT(text_functions);
 /* ---- LIKE, ILIKE, GLOB ----------------------------------------------------------------------- */
 
 typedef struct wildcard {
-    char any, one; /* '%', '_' or '*', '?' */
-    bool sets;     /* GLOB: [a-z], [^x] */
-    str escape;    /* one code point, or n = 0 */
+    char any, one; /* LIKE: '%', '_'; GLOB: '*', '?' */
+    bool sets;     /* GLOB: [a-z], [^x] are wildcards */
+    str escape;    /* the escape character; n = 0: none */
 } wildcard;
 
-/* The [set] at p.p[0] == '[': whether cp is in it; *n its bytes, 0 if it is not closed. */
+/* Whether cp is in the [set] at the start of p; *n = the set's length in bytes, 0 if it has no ']'. */
 static bool in_set(str p, uint32_t cp, size_t *n) {
     size_t at = 1;
     bool negated = at < p.n && p.p[at] == '^', found = false, first = true;
@@ -349,7 +336,7 @@ static bool in_set(str p, uint32_t cp, size_t *n) {
     return found != negated;
 }
 
-/* Matches one pattern element that is not `any` against the head of s; both advance. */
+/* Matches one pattern element that is not `any` with the first character of s; advances both. */
 static bool match_one(const wildcard *w, str *p, str *s) {
     uint32_t pc, sc;
     size_t sn = utf8_next(*s, &sc), pn = utf8_next(*p, &pc);
@@ -376,13 +363,13 @@ static bool match_one(const wildcard *w, str *p, str *s) {
     return same;
 }
 
-/* Whether the pattern's byte stands for itself alone: then bytes decide, without decoding. */
+/* Whether the pattern's byte is an ASCII literal, so that bytes can be compared without decoding. */
 static bool is_plain(const wildcard *w, char c) {
     return (unsigned char)c < 0x80 && c != w->any && c != w->one && !(w->sets && c == '[') &&
            (w->escape.n == 0 || c != w->escape.p[0]);
 }
 
-/* Where the pattern behind the last `any` may begin to match next; p = NULL: nowhere. */
+/* The next place where the pattern p after the last `any` could match; p = NULL: none. */
 static str next_start(const wildcard *w, str p, str s) {
     uint32_t cp;
     if (s.n == 0)
@@ -394,8 +381,8 @@ static str next_start(const wildcard *w, str p, str s) {
     return at ? slice(s, (size_t)(at - s.p), s.n) : (str){NULL, 0};
 }
 
-/* Linear but for backing up to the last `any`: a later one never needs an earlier one to take more.
- */
+/* Backtracks only to the last `any`: if the rest of the pattern matches, extending an earlier `any`
+ * is never necessary. */
 static bool match(const wildcard *w, str p, str s) {
     str back_p = {NULL, 0}, back_s = {NULL, 0};
     for (;;) {
@@ -431,7 +418,7 @@ typedef enum pattern_shape {
     SHAPE_INFIX
 } pattern_shape;
 
-/* A pattern whose only wildcards are `any` at its ends; *core is what is between. */
+/* The shape of a pattern; *core = the text between leading and trailing `any`. */
 static pattern_shape pattern_analyse(const wildcard *w, str p, str *core) {
     bool head = p.n && p.p[0] == w->any, tail = p.n > 1 && p.p[p.n - 1] == w->any;
     *core = slice(p, head, p.n - tail);
@@ -464,11 +451,11 @@ static int check_escape(const eval_env *v, const expr *x, const operand *escape,
     uint32_t cp;
     *out = escape->c.s[row * escape->step];
     if (out->n == 0 || utf8_next(*out, &cp) != out->n)
-        return eval_error(v, x->args[2], ERR_TYPE, "ESCAPE takes one character");
+        return eval_error(v, x->args[2], ERR_TYPE, "ESCAPE must be one character");
     return 0;
 }
 
-/* A pattern taken apart; for ILIKE it is in lower case. */
+/* An analysed pattern; for ILIKE in lower case. */
 typedef struct pattern {
     wildcard w;
     str text, core;

@@ -1,12 +1,9 @@
 /*
- * eval_time.c - date and time functions on ISO text, as sqlite's: values, modifiers, strftime.
+ * eval_time.c - date and time functions as in sqlite: values as ISO 8601 text, modifiers, strftime.
  *
- *   moment.jd_ms   milliseconds since noon in Greenwich on 24 November 4714 B.C. (proleptic
- * Gregorian)
- *
- * Invariant: a moment is always within years 0000 to 9999; text that is no time, an unknown
- * modifier and a moment out of range give NULL, never an error: one odd cell shall not end a query
- * over a column of dates.
+ * Invariant: results are within the years 0000 to 9999. Text that is not a time, an unknown modifier
+ * or a result out of range is NULL, so that one bad cell does not end a query over a column; only
+ * literals in the statement cause errors.
  */
 #include <ctype.h>
 #include <math.h>
@@ -24,11 +21,11 @@
 #define LAST_MS INT64_C(464269060799999)       /* 9999-12-31 23:59:59.999 */
 
 typedef struct moment {
-    int64_t jd_ms;
-    bool is_number; /* the value was a bare number that 'unixepoch' or 'auto' may still reinterpret
-                     */
+    int64_t jd_ms;  /* Julian day in milliseconds: since noon UTC, 24 November 4714 BC (proleptic
+                     * Gregorian) */
+    bool is_number; /* the value was `number`, which 'unixepoch' or 'auto' may reinterpret */
     double number;
-    bool subsecond;
+    bool subsecond; /* print milliseconds */
 } moment;
 
 typedef struct civil {
@@ -63,7 +60,7 @@ static void civil_of(int64_t jd_ms, civil *c) {
 
 /* ---- reading a time -------------------------------------------------------------------------- */
 
-/* Exactly `digits` digits within [low, high]; advances. */
+/* Reads exactly `digits` digits of a number within [low, high]; advances *p. */
 static bool read_digits(const char **p, int digits, int low, int high, int *out) {
     int n = 0;
     for (int k = 0; k < digits; k++) {
@@ -76,7 +73,7 @@ static bool read_digits(const char **p, int digits, int low, int high, int *out)
     return n >= low && n <= high;
 }
 
-/* HH:MM[:SS[.SSS]] as milliseconds; advances. */
+/* Reads HH:MM[:SS[.SSS]] as milliseconds; advances *p. */
 static bool read_clock(const char **p, int64_t *ms, bool *fraction) {
     int h, m, s = 0;
     double part = 0;
@@ -97,7 +94,7 @@ static bool read_clock(const char **p, int64_t *ms, bool *fraction) {
     return true;
 }
 
-/* [blanks] Z | +HH:MM | -HH:MM; *shift is what to add to get UTC. */
+/* Reads an optional Z, +HH:MM or -HH:MM to the end of the text; *shift is added to get UTC. */
 static bool read_zone(const char *p, int64_t *shift) {
     int h, m;
     *shift = 0;
@@ -146,7 +143,7 @@ static bool set_number(moment *m, double r) {
     if (r >= 0 && r < 5373484.5)
         m->jd_ms = (int64_t)(r * (double)DAY_MS + 0.5);
     else
-        m->jd_ms = -1; /* only a modifier can make it a time */
+        m->jd_ms = -1; /* not a Julian day; a modifier may reinterpret it */
     return true;
 }
 
@@ -183,7 +180,8 @@ static int64_t local_offset_ms(int64_t utc_jd_ms) {
 
 static bool to_utc(moment *m) {
     int64_t guess = m->jd_ms - local_offset_ms(m->jd_ms);
-    m->jd_ms -= local_offset_ms(guess); /* the offset that holds there, not here */
+    m->jd_ms -=
+        local_offset_ms(guess); /* the offset at that UTC time, not at the local time read as UTC */
     return true;
 }
 
@@ -201,7 +199,7 @@ static void add_months(moment *m, double months) {
     m->jd_ms += (int64_t)((months - (double)whole) * 30 * (double)DAY_MS);
 }
 
-/* `+3 days`, `-1.5 hours`, `2 months`. */
+/* Adds n units, as in `+3 days`, `-1.5 hours`, `2 months`. */
 static bool add_units(moment *m, double n, const char *unit) {
     static const struct {
         const char *name;
@@ -278,7 +276,7 @@ static bool modify_weekday(moment *m, const char *digit) {
     return true;
 }
 
-/* `first`: it stands right behind the time. */
+/* Applies a modifier; `first`: it is the first after the time. */
 static bool modify(moment *m, const char *text, bool first) {
     bool is_unix = strcasecmp(text, "unixepoch") == 0, is_auto = strcasecmp(text, "auto") == 0;
     if (is_unix || is_auto || strcasecmp(text, "julianday") == 0) {
@@ -306,7 +304,7 @@ static bool modify(moment *m, const char *text, bool first) {
     return modify_shift(m, text);
 }
 
-/* The moment that (time, modifier, …) means; no arguments: now. */
+/* Computes the moment of the arguments (time, modifier, …); no arguments: now. */
 static bool moment_of(const value *args, int nargs, moment *m) {
     if (!read_time(nargs ? args[0] : value_text(STR("now")), m))
         return false;
@@ -328,35 +326,80 @@ static int day_of_year(const civil *c) {
     return (int)((jd_of(c->year, c->month, c->day) - jd_of(c->year, 1, 1)) / DAY_MS);
 }
 
-/* ISO 8601 week and its year: that of the week's Thursday. */
-static void iso_week(int64_t jd_ms, int *year, int *week) {
+/* Returns the ISO 8601 year of a day and its week: those of the week's Thursday. */
+static int iso_week(int64_t jd_ms, int *week) {
     int64_t from_monday = (jd_ms + DAY_MS / 2) / DAY_MS % 7;
     civil thursday;
     civil_of(jd_ms + (3 - from_monday) * DAY_MS, &thursday);
-    *year = thursday.year;
     *week = day_of_year(&thursday) / 7 + 1;
+    return thursday.year;
 }
 
-static bool format_clock(char f, const civil *c, buf *b) {
-    int second = (int)(c->ms / 1000), hour12 = c->hour % 12 ? c->hour % 12 : 12;
+static bool put_number(buf *b, const char *format, int n) {
+    buf_printf(b, format, n);
+    return true;
+}
+
+/* Appends a strftime field that is one number; false: f is not one. */
+static bool format_number(char f, const moment *m, const civil *c, buf *b) {
+    int week, hour12 = c->hour % 12 ? c->hour % 12 : 12, second = (int)(c->ms / 1000);
+    int sunday = (int)((m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7), monday = (sunday + 6) % 7;
+    switch (f) {
+    case 'd':
+        return put_number(b, "%02d", c->day);
+    case 'e':
+        return put_number(b, "%2d", c->day);
+    case 'g':
+        return put_number(b, "%02d", iso_week(m->jd_ms, &week) % 100);
+    case 'G':
+        return put_number(b, "%04d", iso_week(m->jd_ms, &week));
+    case 'H':
+        return put_number(b, "%02d", c->hour);
+    case 'I':
+        return put_number(b, "%02d", hour12);
+    case 'j':
+        return put_number(b, "%03d", day_of_year(c) + 1);
+    case 'k':
+        return put_number(b, "%2d", c->hour);
+    case 'l':
+        return put_number(b, "%2d", hour12);
+    case 'm':
+        return put_number(b, "%02d", c->month);
+    case 'M':
+        return put_number(b, "%02d", c->minute);
+    case 'S':
+        return put_number(b, "%02d", second);
+    case 'u':
+        return put_number(b, "%d", monday + 1);
+    case 'U':
+        return put_number(b, "%02d", (day_of_year(c) + 7 - sunday) / 7);
+    case 'V':
+        iso_week(m->jd_ms, &week);
+        return put_number(b, "%02d", week);
+    case 'w':
+        return put_number(b, "%d", sunday);
+    case 'W':
+        return put_number(b, "%02d", (day_of_year(c) + 7 - monday) / 7);
+    case 'Y':
+        return put_number(b, "%04d", c->year);
+    default:
+        return false;
+    }
+}
+
+/* Appends a strftime field; false: there is no field %f. */
+static bool format_field(char f, const moment *m, const civil *c, buf *b) {
+    char number[32];
+    int64_t before_1970 = m->jd_ms < UNIX_EPOCH_MS ? 999 : 0;
     switch (f) {
     case 'f':
-        buf_printf(b, "%02d.%03d", second, (int)(c->ms % 1000));
+        buf_printf(b, "%02d.%03d", (int)(c->ms / 1000), (int)(c->ms % 1000));
         return true;
-    case 'H':
-        buf_printf(b, "%02d", c->hour);
+    case 'F':
+        buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day);
         return true;
-    case 'I':
-        buf_printf(b, "%02d", hour12);
-        return true;
-    case 'k':
-        buf_printf(b, "%2d", c->hour);
-        return true;
-    case 'l':
-        buf_printf(b, "%2d", hour12);
-        return true;
-    case 'M':
-        buf_printf(b, "%02d", c->minute);
+    case 'J':
+        buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number));
         return true;
     case 'p':
         buf_append_c(b, c->hour < 12 ? "AM" : "PM");
@@ -367,77 +410,21 @@ static bool format_clock(char f, const civil *c, buf *b) {
     case 'R':
         buf_printf(b, "%02d:%02d", c->hour, c->minute);
         return true;
-    case 'S':
-        buf_printf(b, "%02d", second);
+    case 's':
+        buf_printf(b, "%lld", (long long)((m->jd_ms - UNIX_EPOCH_MS - before_1970) / 1000));
         return true;
     case 'T':
-        buf_printf(b, "%02d:%02d:%02d", c->hour, c->minute, second);
+        buf_printf(b, "%02d:%02d:%02d", c->hour, c->minute, (int)(c->ms / 1000));
         return true;
     case '%':
         buf_append_char(b, '%');
         return true;
+    default:
+        return format_number(f, m, c, b);
     }
-    return false;
 }
 
-static bool format_day(char f, const moment *m, const civil *c, buf *b) {
-    int year, week;
-    int sunday = (int)((m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7), monday = (sunday + 6) % 7;
-    char number[32];
-    iso_week(m->jd_ms, &year, &week);
-    switch (f) {
-    case 'd':
-        buf_printf(b, "%02d", c->day);
-        return true;
-    case 'e':
-        buf_printf(b, "%2d", c->day);
-        return true;
-    case 'F':
-        buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day);
-        return true;
-    case 'g':
-        buf_printf(b, "%02d", year % 100);
-        return true;
-    case 'G':
-        buf_printf(b, "%04d", year);
-        return true;
-    case 'j':
-        buf_printf(b, "%03d", day_of_year(c) + 1);
-        return true;
-    case 'J':
-        buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number));
-        return true;
-    case 'm':
-        buf_printf(b, "%02d", c->month);
-        return true;
-    case 's':
-        buf_printf(
-            b, "%lld",
-            (long long)((m->jd_ms - UNIX_EPOCH_MS - (m->jd_ms < UNIX_EPOCH_MS ? 999 : 0)) / 1000));
-        return true;
-    case 'u':
-        buf_printf(b, "%d", monday + 1);
-        return true;
-    case 'U':
-        buf_printf(b, "%02d", (day_of_year(c) + 7 - sunday) / 7);
-        return true;
-    case 'V':
-        buf_printf(b, "%02d", week);
-        return true;
-    case 'w':
-        buf_printf(b, "%d", sunday);
-        return true;
-    case 'W':
-        buf_printf(b, "%02d", (day_of_year(c) + 7 - monday) / 7);
-        return true;
-    case 'Y':
-        buf_printf(b, "%04d", c->year);
-        return true;
-    }
-    return false;
-}
-
-/* ---- what is wrong --------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static bool is_modifier(value modifier) {
     const value days[] = {value_text(STR("2000-01-01")), value_int(0)};
@@ -448,24 +435,25 @@ static bool is_modifier(value modifier) {
     return false;
 }
 
-/* A text that is no time gives NULL where it is data, as in sqlite3. Written in the statement it is
- * a mistake, and so is a modifier or a format. args[0] is the call's argument `first`. */
-static int no_moment(const call_env *c, const value *args, int nargs, int first, value *out) {
+/* The result NULL for arguments from `first` on that are no moment, as in sqlite3; an error if a
+ * literal among them is no time or no modifier. */
+static int no_moment(const call_env *c, const value *args, int first, value *out) {
     *out = value_null();
     moment m;
-    for (int k = 0; k < nargs; k++) {
-        const expr *x = c->x->args[first + k];
+    for (int k = first; k < c->x->nargs; k++) {
+        const expr *x = c->x->args[k];
         if (x->kind != EXPR_LITERAL || x->type != TYPE_TEXT)
             continue;
         int shown = (int)BASE_MIN(args[k].s.n, (size_t)60);
-        if (k == 0 && !read_time(args[0], &m)) {
-            eval_error(c->v, x, ERR_TYPE, "'%.*s' is no date or time", shown, args[0].s.p);
-            err_hint(c->v->e, "they are written '2024-01-31', '13:45:00', '2024-01-31 13:45:00'");
+        if (k == first && !read_time(args[k], &m)) {
+            eval_error(c->v, x, ERR_TYPE, "'%.*s' is not a date or time", shown, args[k].s.p);
+            err_hint(c->v->e, "write it as '2024-01-31', '13:45:00' or '2024-01-31 13:45:00'");
             return ERR_TYPE;
         }
-        if (k > 0 && !is_modifier(args[k])) {
-            eval_error(c->v, x, ERR_TYPE, "'%.*s' does not change a time", shown, args[k].s.p);
-            err_hint(c->v->e, "'+1 day', '-2 months', 'start of month', 'weekday 0' do");
+        if (k > first && !is_modifier(args[k])) {
+            eval_error(c->v, x, ERR_TYPE, "'%.*s' is not a time modifier", shown, args[k].s.p);
+            err_hint(c->v->e,
+                     "modifiers are '+1 day', '-2 months', 'start of month', 'weekday 0', …");
             return ERR_TYPE;
         }
     }
@@ -478,16 +466,14 @@ static int format_moment(const call_env *c, str format, const moment *m, value *
     bool good = true;
     size_t k = 0;
     civil_of(m->jd_ms, &at);
-    for (; k < format.n && good; k++) {
+    for (; k < format.n && good; k++)
         if (format.p[k] != '%')
             buf_append_char(&b, format.p[k]);
         else
-            good = ++k < format.n &&
-                   (format_clock(format.p[k], &at, &b) || format_day(format.p[k], m, &at, &b));
-    }
+            good = ++k < format.n && format_field(format.p[k], m, &at, &b);
     if (!good && c->x->args[0]->kind == EXPR_LITERAL) {
         buf_free(&b);
-        return eval_error(c->v, c->x->args[0], ERR_TYPE, "%%%.*s is no field of a time",
+        return eval_error(c->v, c->x->args[0], ERR_TYPE, "%%%.*s is not a field of strftime()",
                           (int)(format.n - (k - 1)), format.p + k - 1);
     }
     *out = good ? value_text(str_copy(c->mem, buf_str(&b))) : value_null();
@@ -495,45 +481,45 @@ static int format_moment(const call_env *c, str format, const moment *m, value *
     return 0;
 }
 
-/* args[0] is the call's argument `first`. */
-static int format_or_null(const call_env *c, const value *args, int nargs, int first, str plain,
-                          str precise, value *out) {
+/* The moment of the arguments from `first` on in one of two formats, or NULL. */
+static int format_or_null(const call_env *c, const value *args, int first, str plain,
+                          str with_subsecond, value *out) {
     moment m;
-    if (!moment_of(args, nargs, &m))
-        return no_moment(c, args, nargs, first, out);
-    return format_moment(c, m.subsecond ? precise : plain, &m, out);
+    if (!moment_of(args + first, c->x->nargs - first, &m))
+        return no_moment(c, args, first, out);
+    return format_moment(c, m.subsecond ? with_subsecond : plain, &m, out);
 }
 
-static int fn_date(const call_env *c, const value *args, int nargs, value *out) {
-    return format_or_null(c, args, nargs, 0, STR("%F"), STR("%F"), out);
+static int fn_date(const call_env *c, const value *args, value *out) {
+    return format_or_null(c, args, 0, STR("%F"), STR("%F"), out);
 }
 
-static int fn_time(const call_env *c, const value *args, int nargs, value *out) {
-    return format_or_null(c, args, nargs, 0, STR("%T"), STR("%R:%f"), out);
+static int fn_time(const call_env *c, const value *args, value *out) {
+    return format_or_null(c, args, 0, STR("%T"), STR("%R:%f"), out);
 }
 
-static int fn_datetime(const call_env *c, const value *args, int nargs, value *out) {
-    return format_or_null(c, args, nargs, 0, STR("%F %T"), STR("%F %R:%f"), out);
+static int fn_datetime(const call_env *c, const value *args, value *out) {
+    return format_or_null(c, args, 0, STR("%F %T"), STR("%F %R:%f"), out);
 }
 
-static int fn_strftime(const call_env *c, const value *args, int nargs, value *out) {
+static int fn_strftime(const call_env *c, const value *args, value *out) {
     if (args[0].type != TYPE_TEXT)
-        return eval_error(c->v, c->x, ERR_TYPE, "strftime() takes a format first");
-    return format_or_null(c, args + 1, nargs - 1, 1, args[0].s, args[0].s, out);
+        return eval_error(c->v, c->x, ERR_TYPE, "the first argument of strftime() must be TEXT");
+    return format_or_null(c, args, 1, args[0].s, args[0].s, out);
 }
 
-static int fn_julianday(const call_env *c, const value *args, int nargs, value *out) {
+static int fn_julianday(const call_env *c, const value *args, value *out) {
     moment m;
-    if (!moment_of(args, nargs, &m))
-        return no_moment(c, args, nargs, 0, out);
+    if (!moment_of(args, c->x->nargs, &m))
+        return no_moment(c, args, 0, out);
     *out = value_real((double)m.jd_ms / (double)DAY_MS);
     return 0;
 }
 
-static int fn_unixepoch(const call_env *c, const value *args, int nargs, value *out) {
+static int fn_unixepoch(const call_env *c, const value *args, value *out) {
     moment m;
-    if (!moment_of(args, nargs, &m))
-        return no_moment(c, args, nargs, 0, out);
+    if (!moment_of(args, c->x->nargs, &m))
+        return no_moment(c, args, 0, out);
     *out = value_int((int64_t)floor((double)(m.jd_ms - UNIX_EPOCH_MS) / 1000));
     return 0;
 }
