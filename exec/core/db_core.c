@@ -1,5 +1,5 @@
 /*
- * db_core.c - facts kept beside the catalog: what statements learn for later ones.
+ * db_core.c - facts: what statements learn about models and columns, stored for later statements.
  */
 #include "db_core_int.h"
 #include "notice_int.h"
@@ -31,8 +31,9 @@ void fact_put(exec_ctx *ctx, str key, str bytes) {
     if (d->active || d->txn || store_is_read_only(d->store))
         return;
     int status = put(d, key, bytes, &e);
-    if (status && status != ERR_BUSY) /* another process writes: it is learned again */
-        exec_notice(ctx, "what was learned of the calls is not kept: %s", e.message);
+    if (status &&
+        status != ERR_BUSY) /* busy: another process writes, and the fact will be learned again */
+        exec_notice(ctx, "cannot store what was learned about the calls: %s", e.message);
 }
 
 int fact_get(db *d, str key, arena *a, str *out, bool *found, err *e) {

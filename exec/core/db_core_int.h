@@ -1,9 +1,9 @@
 /*
- * db_core_int.h - the database handle, and facts kept beside the catalog.
+ * db_core_int.h - the database handle, and facts stored beside the catalog.
  *
- * Threads: `txn`, `active`, `settings` and all that a running statement uses belong to the worker;
- * between statements (stmt_free has returned) the caller may use them too, since handing over the
- * next job orders the accesses.
+ * Threads: while a statement runs, everything belongs to the worker, except the atomic members. When no
+ * statement runs (stmt_free has returned) the caller may use it; posting the next job orders the
+ * accesses.
  */
 #ifndef KVASIR_DB_CORE_INT_H
 #define KVASIR_DB_CORE_INT_H
@@ -16,24 +16,25 @@ struct db {
     settings settings;
     char *model_override;  /* db_options.model; or NULL */
     struct models *models; /* the open engines (llm/models.c); NULL: none yet */
-    str *variables;        /* name, value, name, value, …; heap */
+    str *variables;        /* name, value, name, value, …; on the heap */
     int nvariables;
 
-    txn *txn;                           /* of BEGIN, begun by its first statement; else NULL */
-    txn *active;                        /* of the running statement: `txn` or its own; else NULL */
-    atomic_bool in_transaction, failed; /* after BEGIN; only ROLLBACK is allowed */
+    txn *txn;                   /* BEGIN's transaction, from its first statement on; else NULL */
+    txn *active;                /* the running statement's: `txn` or its own; else NULL */
+    atomic_bool in_transaction; /* after BEGIN */
+    atomic_bool failed;         /* the transaction failed: only ROLLBACK is allowed */
 
     worker worker;
-    spin caller_spin;         /* the caller's, in stmt_next */
-    stmt *spare;              /* a finished statement, whose memory the next one takes over */
-    bool cache_warning_shown; /* that the cache is not written to */
+    spin caller_spin;         /* of stmt_next */
+    stmt *spare;              /* a finished statement, for reuse of its memory */
+    bool cache_warning_shown; /* the user was told that nothing is written to the cache */
 };
 
-/* Keeps what a statement learned (facts, field orders) under `key`, in a write transaction of its
- * own. Does nothing in a read-only database, while a transaction is open, or while another process
- * writes. Never fails a statement: other failures, as a full disk, become a notice. */
+/* Stores a fact that a statement learned (a field order, a column's answers, …) under `key`, in a
+ * write transaction of its own. Does nothing in a read-only database, inside a transaction, or while
+ * another process writes. Other failures, such as a full disk, become a notice. */
 void fact_put(exec_ctx *ctx, str key, str bytes);
-/* Reads what fact_put kept into `a`; *found = false: nothing. */
+/* Reads a fact, copied into `a`; *found = false: there is none. */
 int fact_get(db *d, str key, arena *a, str *out, bool *found, err *e);
 
 #endif

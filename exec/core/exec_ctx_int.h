@@ -1,6 +1,6 @@
 /*
- * exec_ctx_int.h - what every operator of a running statement is given: the transaction and the
- * settings that it reads, and where it keeps rows, counts, and reports.
+ * exec_ctx_int.h - the context of a running statement, which every operator has: its transaction,
+ * settings, memory, kept rows, counters and outputs.
  *
  * Ownership: a stmt owns its exec_ctx and all that it points to (stmt/stmt_int.h); both belong to
  * the worker's thread while the statement runs.
@@ -17,30 +17,30 @@ typedef struct rowset rowset;
 typedef struct llm_runtime llm_runtime;
 typedef struct progress_board progress_board;
 
-/* What the shell asks of a running statement: stmt_pause, stmt_watch, stmt_compare. */
+/* Requests by stmt_pause, stmt_watch and stmt_compare. */
 typedef struct view_requests {
     atomic_bool paused, watched, compared;
 } view_requests;
 
-/* A recursive CTE's working table: the rows of its last round. */
+/* A recursive CTE's working table: the rows of its previous round. */
 typedef struct working_rows {
     const rowset *rows;
-    uint64_t round; /* 1, 2, …: the round that made them */
+    uint64_t round; /* the current round: 1, 2, … */
 } working_rows;
 
-/* Rows that stay as long as the plan, for any operator to read. */
+/* Rows that live as long as the plan and that any operator may read. */
 typedef struct kept_rows {
-    rowset **ready;        /* [plan.nnodes] a subtree's rows, read ahead (snapshot.c); or NULL */
+    rowset **ready;        /* [plan.nnodes] a subtree's rows, read by the snapshot; or NULL */
     rowset **shared;       /* [plan.nshared] a shared node's rows; NULL until its first use */
-    working_rows *working; /* by number of the recursion (op_recursive.c) */
+    working_rows *working; /* by recursion number (op_recursive.c) */
 } kept_rows;
 
-/* What a run counts. */
+/* Counters of a run. */
 typedef struct run_counts {
     uint64_t *rows_out;  /* [plan.nnodes] rows that each node returned; NULL: not counted */
-    plan_actual *actual; /* [plan.nnodes] for EXPLAIN ANALYZE and (TOKENS), filled as operators
+    plan_actual *actual; /* [plan.nnodes] for EXPLAIN ANALYZE and (TOKENS), set when operators
                           * close; NULL: not measured */
-    bool adds_rounds;    /* operators that close now ran one round of a recursion: rows add up */
+    bool adds_rounds;    /* operators being closed ran one round of a recursion: add their rows */
     exec_summary summary;
 } run_counts;
 
@@ -50,17 +50,17 @@ struct exec_ctx {
     const plan *plan;
     const op_class *const *classes; /* by plan_kind */
     const settings *settings;
-    txn *txn;        /* NULL once the snapshot was taken */
+    txn *txn;        /* NULL after the snapshot, outside BEGIN */
     arena *mem;      /* lives as long as the statement */
-    workmem *space;  /* accounts for what operators keep; NULL: each arena for itself */
-    bool count_only; /* EXPLAIN (TOKENS): LLM operators count and every row passes */
+    workmem *space;  /* accounts for kept rows; NULL: not accounted */
+    bool count_only; /* EXPLAIN (TOKENS): LLM operators count prompts and pass every row */
     const atomic_bool *cancel;
     const view_requests *view; /* NULL: none */
     llm_runtime *llm;          /* NULL: the statement has no calls */
     kept_rows kept;
     run_counts counts;
-    buf *notices;             /* the lines of stmt_notice; NULL: dropped */
-    progress_board *progress; /* read by stmt_progress; NULL: dropped */
+    buf *notices;             /* text of stmt_notice; NULL: notices are dropped */
+    progress_board *progress; /* read by stmt_progress; NULL: not published */
 };
 
 #endif

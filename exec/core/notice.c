@@ -1,8 +1,7 @@
 /*
- * notice.c - warnings of a statement that did not fail.
+ * notice.c - notices: warnings of a statement that did not fail.
  *
- * Invariant: the worker adds lines while the statement runs, the caller reads them after its end. A
- * notice never changes what the statement does.
+ * Invariant: the worker adds lines while the statement runs; the caller reads them after its end.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * progress_board.c - a statement's latest progress, passed from the worker to the caller's thread.
+ * progress_board.c - passes a statement's latest progress from the worker to the caller's thread.
  */
 #include "progress_board_int.h"
 

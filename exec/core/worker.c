@@ -1,5 +1,5 @@
 /*
- * worker.c - one thread that runs one job at a time, and how two threads wait for each other.
+ * worker.c - a thread that runs one job at a time, and waiting between two threads.
  *
  * Invariant: at most one job is posted and not yet finished.
  */
@@ -10,7 +10,7 @@
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Whether two threads can run at once at all. */
+/* Whether two threads can run at the same time. */
 static bool has_two_cores(void) {
     static atomic_int cores;
     int n = atomic_load_explicit(&cores, memory_order_relaxed);
@@ -27,11 +27,10 @@ static inline void short_pause(void) {
 #endif
 }
 
-/* Waking a sleeping thread takes 1 us on a bare machine and some 40 in a virtual one. SPIN_MAX_MS is
- * longer than that: if the other thread has to be woken first, its answer comes that much later, and
- * two threads that both gave up earlier would find each other asleep for ever. On a busy machine the
- * other thread waits for a core, perhaps this one, and polling costs both. So the time shrinks while
- * polling fails, and every SPIN_RETRY waits it is tried in full again. */
+/* Waking a sleeping thread takes 1 us on bare metal and about 40 us in a virtual machine. SPIN_MAX_MS
+ * is longer: the other thread may have to be woken first, and if both stopped polling earlier, each
+ * would always find the other asleep. On a busy machine the other thread may be waiting for this very
+ * core. So the polling time shrinks while polling fails, and is reset every SPIN_RETRY waits. */
 static const double SPIN_MAX_MS = .2, SPIN_MIN_MS = .001;
 enum { SPIN_RETRY = 64, PAUSES_PER_CLOCK_READ = 16 };
 
@@ -69,7 +68,7 @@ void steady_cond_init(pthread_cond_t *cond) {
     pthread_condattr_destroy(&attr);
 }
 
-/* ---- the worker's thread --------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static void wait_for_job(worker *w, unsigned seen) {
     spin_until(&w->spin, &w->posted, seen);
@@ -160,9 +159,9 @@ static void destroy(worker *w) {
     pthread_mutex_destroy(&w->lock);
 }
 
-/* The signals that are sent to the process are left to the thread that opened the db: a handler that
- * ran here could find that thread anywhere, even after the end of the statement that it cancels.
- * Threads that the worker starts inherit the mask. Faults of a thread itself are not masked. */
+/* Blocks process-directed signals in the worker and the threads that it starts, so that handlers run
+ * on the thread that opened the db: elsewhere, a handler could run while that thread frees the
+ * statement it cancels. Synchronous faults are not blocked. */
 int worker_start(worker *w, err *e) {
     static const int sent[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
     sigset_t others, before;

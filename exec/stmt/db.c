@@ -1,7 +1,8 @@
 /*
- * db.c - the database handle: open, close, backup, facts about the model, submitting statements.
+ * db.c - the database handle: open, close, variables, backup, model information, submitting
+ * statements.
  *
- * Invariant: the worker alone uses the store's transactions, as long as the db lives.
+ * Invariant: only the worker's thread uses the store's transactions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,7 @@ void db_close(db *d) {
     free_db(d);
 }
 
-/* ---- plain facts ----------------------------------------------------------------------------- */
+/* ---- state and variables --------------------------------------------------------------------- */
 
 bool db_in_transaction(const db *d) {
     return atomic_load(&d->in_transaction);
@@ -127,7 +128,7 @@ int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e) {
     return worker_call(&d->worker, backup, &r, e);
 }
 
-/* The standard model, looked up in the catalog of now; engine_release it. */
+/* The default model, by the current catalog; engine_release it. */
 static int open_model(db *d, const atomic_bool *cancel, llm_engine **out, err *e) {
     txn *t = d->txn;
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);

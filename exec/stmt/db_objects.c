@@ -1,5 +1,5 @@
 /*
- * db_objects.c - db_objects: the tables, views, indexes, models and system tables of a database.
+ * db_objects.c - lists the tables, views, indexes, models and system tables of a database.
  */
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void add_tables(object_list *l, const catalog *c, buf *sql) {
         add_indexes(l, &c->tables[k], sql);
 }
 
-/* A view's columns are what its query gives now; a view that no longer binds has none. */
+/* A view's columns come from binding its query now; a view that no longer binds has none. */
 static void add_views(db *d, object_list *l, const catalog *c, buf *sql) {
     for (int k = 0; k < c->nviews; k++) {
         const view_def *v = &c->views[k];

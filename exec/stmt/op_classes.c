@@ -1,5 +1,5 @@
 /*
- * op_classes.c - which operator runs each kind of plan node: the one place that names them all.
+ * op_classes.c - the table of operators by plan node kind.
  */
 #include "ops/op_int.h"
 #include "stmt_int.h"

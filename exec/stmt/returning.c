@@ -1,8 +1,8 @@
 /*
- * returning.c - RETURNING: rows kept as a statement writes them, handed out when it is done.
+ * returning.c - RETURNING: keeps rows while a statement writes them, and returns them at its end.
  *
- * Invariant: the caller gets the first row when the last one is written and, outside BEGIN,
- * committed. What is shown is there, and a reader who stops half-way takes nothing back.
+ * Invariant: rows are returned only after the last one is written and, outside BEGIN, committed. So
+ * every row shown is stored, and stopping to read undoes nothing.
  */
 #include <stdlib.h>
 
@@ -13,9 +13,9 @@ struct returned {
     stmt *s;
     const sql_stmt *x;
     rowset *rows;
-    arena *mem; /* reset by each batch */
-    batch now;  /* rowid, columns, steps: of the rows of INSERT's batch that are written */
-    int room;   /* rows of it */
+    arena *mem; /* reset for each batch */
+    batch now;  /* INSERT: the rows of the batch written so far: rowid, columns, steps */
+    int room;   /* row capacity of `now` */
 };
 
 returned *returned_new(stmt *s, const sql_stmt *x) {
@@ -66,7 +66,7 @@ void returned_row(returned *r, const table_def *t, int64_t rowid, const value *r
                   const batch *from, int at) {
     batch *b = &r->now;
     int key = t->rowid_column;
-    if (key >= 0 && row[key].type != TYPE_NULL) /* DO UPDATE may have moved it */
+    if (key >= 0 && row[key].type != TYPE_NULL) /* DO UPDATE may have changed it */
         rowid = row[key].i;
     column_set(&b->cols[0], r->mem, r->room, b->rows, value_int(rowid));
     for (int i = 0; i < t->ncolumns; i++)
@@ -82,7 +82,7 @@ int returned_end(returned *r, err *e) {
     return status;
 }
 
-/* Rows that nobody waits for any more are dropped: what they tell of has happened. */
+/* If the caller cancels, the remaining rows are dropped without an error: they are written. */
 static int push_all(returned *r, err *e) {
     int status = 0;
     for (int i = 0; i < rowset_batches(r->rows) && status == 0; i++)
@@ -100,7 +100,7 @@ int returned_hand_out(returned *r, err *e) {
         return 0;
     str *names = ARENA_ARRAY(s->mem, str, n);
     value_type *types = ARENA_ARRAY(s->mem, value_type, n);
-    for (int i = 0; i < n; i++) { /* the catalog, with its columns' names, goes with the commit */
+    for (int i = 0; i < n; i++) { /* copied: the commit may free the catalog */
         names[i] = str_copy(s->mem, r->x->returning_cols[i].name);
         types[i] = r->x->returning_cols[i].type;
     }

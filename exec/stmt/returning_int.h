@@ -1,5 +1,5 @@
 /*
- * returning_int.h - RETURNING: rows of an INSERT, UPDATE or DELETE that are handed out after its end.
+ * returning_int.h - RETURNING: the rows that an INSERT, UPDATE or DELETE returns at its end.
  */
 #ifndef KVASIR_RETURNING_INT_H
 #define KVASIR_RETURNING_INT_H
@@ -9,14 +9,15 @@
 typedef struct returned returned;
 returned *returned_new(stmt *s, const sql_stmt *x); /* NULL: x has no RETURNING */
 void returned_free(returned *r);                    /* NULL is fine */
-/* Rows just written: rowid, columns, steps (sql_stmt.returning). */
+/* Adds rows just written: rowid, columns, steps (sql_stmt.returning). */
 int returned_batch(returned *r, const batch *written, err *e);
-/* INSERT's rows one by one, of a batch of its query: `row` as it is now in the table. */
+/* INSERT adds rows one by one: `begin` for each batch `from` of its query, `row` for each row written,
+ * as it is now in the table, then `end`. */
 void returned_begin(returned *r, const table_def *t, const batch *from);
 void returned_row(returned *r, const table_def *t, int64_t rowid, const value *row,
                   const batch *from, int at);
 int returned_end(returned *r, err *e);
-/* Commits, outside BEGIN, and gives the rows to the caller. */
+/* Commits, outside BEGIN, and returns the rows to the caller. */
 int returned_hand_out(returned *r, err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * row_sink_int.h - INSERT's inner loop, for COPY and CREATE TABLE AS too (stmt_dml.c).
+ * row_sink_int.h - writing rows into a table, for INSERT, COPY FROM and CREATE TABLE AS.
  */
 #ifndef KVASIR_ROW_SINK_INT_H
 #define KVASIR_ROW_SINK_INT_H
@@ -10,18 +10,23 @@ typedef struct row_sink {
     stmt *s;
     const sql_stmt *x;
     const table_def *table;
-    arena *mem; /* reset by each batch */
-    int64_t rows, changes;
-    bool name_rows;       /* errors name the row */
-    const int64_t *lines; /* or, of a file, its path and the batch's line numbers */
-    const char *path;
-    stats_feed *feed; /* counts the rows, once there are many; or NULL */
-    int64_t *rowids;  /* of the batch */
-    returned *out;    /* of RETURNING; or NULL */
+    arena *mem;           /* reset for each batch */
+    int64_t rows;         /* rows passed in so far */
+    int64_t changes;      /* rows inserted or updated so far */
+    bool name_rows;       /* error messages name the row's number */
+    const int64_t *lines; /* COPY: the line number of each row of the batch, for error messages */
+    const char *path;     /* COPY: the file */
+    stats_feed *feed;     /* adds the rows to the table's statistics; NULL: not yet, or never */
+    int64_t *rowids;      /* of the batch, for `feed` */
+    returned *out;        /* rows of RETURNING; NULL: none */
 } row_sink;
+
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table);
-int row_sink_end(row_sink *w, err *e); /* after the last row: keeps what was counted */
 void row_sink_free(row_sink *w);
+/* Writes a batch with the table's columns. */
 int row_sink_write(row_sink *w, const batch *rows, err *e);
+int row_sink_end(row_sink *w, err *e); /* after the last row: stores the statistics */
+/* Evaluates the table's CHECKs over rows with its columns; *bad = the first row that fails. */
+int row_sink_check(row_sink *w, const batch *rows, int *bad, err *e);
 
 #endif

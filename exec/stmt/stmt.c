@@ -1,9 +1,9 @@
 /*
- * stmt.c - the life of a statement: submit, bind, dispatch by kind, results to the caller, end.
+ * stmt.c - the life of a statement: creation, binding, dispatch by kind, its end. Results are in
+ * stmt_result.c, queries in stmt_query.c.
  *
- * Invariant: a statement either does all it says or leaves no trace: alone, it has its own
- * transaction, committed only at its end; inside BEGIN, a write is under a savepoint. How results
- * reach the caller is in stmt_result.c, queries in stmt_query.c.
+ * Invariant: a statement is atomic. Outside BEGIN it has a transaction of its own, committed at its
+ * end; inside BEGIN a write has a savepoint.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
-/* Before each job of the statement: its results, figures and requests start anew. */
+/* Resets results, figures and requests before each job of the statement. */
 static void begin_job(stmt *s) {
     buf_clear(&s->notice);
     workmem_begin(s->space, s->db->settings.max_temp_directory_size);
@@ -95,7 +95,8 @@ void stmt_free(stmt *s) {
     }
     stmt_recycle_results(s);
     pthread_mutex_unlock(&s->lock);
-    stmt_unbind(s); /* estimated and not run: the worker has nothing to do with it any more */
+    stmt_unbind(
+        s); /* it may have been estimated but not run; the worker does not use it any more */
     if (d->spare)
         stmt_destroy(s);
     else
@@ -176,9 +177,10 @@ static bool calls_model(const stmt *s) {
     return x->ncalls > 0 && x->kind != STMT_CREATE_VIEW;
 }
 
-/* Binds in the right kind of transaction. A statement outside BEGIN that calls the model must not
- * hold one while the model works: it is bound in a read transaction, which ends with its snapshot,
- * and keeps the catalog. What the text says of calls does not count those of views. */
+/* Begins the right kind of transaction and binds. Outside BEGIN, a statement that calls the model must
+ * not hold a transaction while the model works: it is bound in a read transaction, which ends with its
+ * snapshot, and retains the catalog. tree.calls_model does not include calls in views, so a statement
+ * may have to be bound again. */
 static int prepare(stmt *s, err *e) {
     bool alone = !atomic_load(&s->db->in_transaction);
     bool write =
@@ -253,12 +255,12 @@ static int run_once(stmt *s, err *e) {
     else
         stmt_end_txn(s, false, &ignored);
     if (status == 0 && s->bound->compares_null)
-        exec_notice(&s->ctx, "a comparison with NULL is never true; IS NULL finds what is missing");
+        exec_notice(&s->ctx, "a comparison with NULL is never true; use IS NULL");
     return status;
 }
 
-/* The model computes otherwise than the fingerprint said under which stored answers were looked up.
- * Where none of them has left the statement yet, it can start over. */
+/* Whether to run the statement again: loading the model showed that its fingerprint, by which stored
+ * answers were looked up, is outdated, and no row was returned yet. */
 static bool may_start_over(const stmt *s, int status) {
     return status == ERR_MODEL && s->summary.rows == 0 && s->kind != STMT_COPY_TO &&
            llm_runtime_outdated(s->ctx.llm);
@@ -270,7 +272,7 @@ void stmt_finish(stmt *s, int status, const err *e) {
     s->status = status;
     s->error = *e;
     s->finished = true;
-    stmt_tell(s);
+    stmt_notify(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -296,8 +298,8 @@ static void stmt_execute(void *arg) {
     stmt_unbind(s);
     buf record = {0};
     history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
-    stmt_finish(s, status, &e); /* the caller may take the statement from here on */
-    history_write(d, &record);  /* nobody waits for it but the next statement */
+    stmt_finish(s, status, &e); /* from here on the caller may free s */
+    history_write(d, &record);  /* after stmt_finish, so that the caller need not wait for it */
     buf_free(&record);
 }
 

@@ -1,9 +1,9 @@
 /*
  * stmt_cache.c - SHOW CACHE, CLEAR CACHE and UNPIN.
  *
- * Invariant: what is shown includes what was put before; clearing is over when the statement is.
- * The same figures as rows are kvasir_cache, kvasir_prefixes and kvasir_statements
- * (system_cache.c).
+ * Invariant: pending cache writes are flushed first, so the figures include them; clearing is done
+ * when the statement ends. The system tables kvasir_cache, kvasir_prefixes and kvasir_statements have
+ * the same figures as rows (system_cache.c).
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void show_rate(shown *w, const char *name, uint64_t part, uint64_t whole)
         show(w, name, "-");
 }
 
-/* A text on one line, cut. */
+/* The text without line breaks, cut to TEXT_SHOWN columns. */
 static str one_line(shown *w, str text) {
     str cut = str_copy(w->s->mem, (str){text.p, utf8_fit(text, TEXT_SHOWN)});
     for (size_t i = 0; i < cut.n; i++)
@@ -68,7 +68,7 @@ static void show_statement(shown *w, const history_entry *h, str text) {
          line.p);
 }
 
-/* What was reused by the statements on record: overall, and by each of the last. */
+/* The reuse of all recorded statements together, and of each of the latest. */
 static int show_statements(shown *w, err *e) {
     history_entry *all;
     str *texts;
@@ -138,7 +138,7 @@ static int show_cache(stmt *s, cache *c, const err *why, err *e) {
 static int clear_model(stmt *s, cache *c, sql_stmt *x, err *e) {
     const model_def *m = catalog_model(txn_catalog(s->db->active), x->name);
     if (!m)
-        return err_set(e, ERR_BIND, "no model \"%.*s\"", (int)x->name.n, x->name.p);
+        return err_set(e, ERR_BIND, "there is no model \"%.*s\"", (int)x->name.n, x->name.p);
     return model_files_clear(c, m->source, x->clear, e);
 }
 
@@ -148,10 +148,10 @@ static int unpin(stmt *s, cache *c, str name, err *e) {
     if (status)
         return status;
     if (pins.records == 0)
-        return err_set(e, ERR_BIND, "nothing is pinned by the name \"%.*s\"", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "nothing is pinned as \"%.*s\"", (int)name.n, name.p);
     buf bytes = {0};
     buf_append_bytes(&bytes, pins.bytes);
-    exec_notice(&s->ctx, "%.*s pins nothing any more: %llu block%s, %s may be evicted again",
+    exec_notice(&s->ctx, "%.*s no longer pins anything: %llu block%s, %s may be evicted again",
                 (int)BASE_MIN(name.n, 100u), name.p, (unsigned long long)pins.blocks,
                 pins.blocks == 1 ? "" : "s", bytes.p);
     buf_free(&bytes);

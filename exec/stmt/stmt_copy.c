@@ -1,9 +1,9 @@
 /*
  * stmt_copy.c - COPY t FROM 'f.csv' and COPY t TO 'f.csv'.
  *
- * Invariant: a file is read as the table's types, cell by cell; what does not fit names file, line,
- * column and value, and nothing of the file stays. A file that could not be written whole is
- * removed, and the one whose place it was to take stays.
+ * Invariant: COPY FROM converts every cell to its column's type; a cell that does not convert is an
+ * error with file, line, column and value, and no row of the file is stored. COPY TO writes a
+ * temporary file that replaces the target when it is complete, so a failure leaves the old file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +21,10 @@
 /* ---- COPY FROM ------------------------------------------------------------------------------- */
 
 typedef struct copy_map {
-    int nfile;
-    int *table_column; /* per file column */
-    value_type *types; /* per file column */
-    column *defaults;  /* per table column, for those not in the file; filled for a whole batch */
-    bool *from_file;   /* per table column */
+    int nfile;         /* file columns */
+    int *table_column; /* by file column */
+    value_type *types; /* by file column */
+    bool *from_file;   /* by table column; false: it gets its default */
 } copy_map;
 
 static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *e) {
@@ -39,7 +38,6 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     m->table_column = ARENA_ARRAY(s->mem, int, BASE_MAX(m->nfile, 1));
     m->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(m->nfile, 1));
     m->from_file = ARENA_ARRAY(s->mem, bool, t->ncolumns);
-    m->defaults = ARENA_ARRAY(s->mem, column, t->ncolumns);
     for (int k = 0; k < m->nfile; k++) {
         int c = x->copy.ncolumns ? x->copy.columns[k] : k;
         m->table_column[k] = c;
@@ -49,8 +47,8 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     return 0;
 }
 
-/* Cells go by position, as in psql and duckdb; where the header's names say otherwise, that is
- * told. */
+/* Columns are matched by position, as in psql and duckdb. Adds a notice if the file's header names
+ * suggest another order. */
 static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy_map *m) {
     const table_def *t = x->table;
     for (int k = 0; k < m->nfile && x->copy.ncolumns == 0; k++) {
@@ -60,8 +58,8 @@ static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy
                 continue;
             exec_notice(
                 &s->ctx,
-                "%.*s: column \"%.*s\" was read into \"%.*s\": cells go by position, unless "
-                "COPY %.*s (%.*s, …) says otherwise",
+                "%.*s: column \"%.*s\" was read into \"%.*s\": columns are matched by position; "
+                "COPY %.*s (%.*s, …) sets another order",
                 (int)x->copy.path.n, x->copy.path.p, (int)name.n, name.p, (int)into.n, into.p,
                 (int)t->name.n, t->name.p, (int)name.n, name.p);
             return;
@@ -69,7 +67,7 @@ static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy
     }
 }
 
-/* The columns that the file lacks, for `rows` rows. */
+/* Sets the columns that are not in the file to their defaults. */
 static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *mem, batch *out,
                          err *e) {
     for (int c = 0; c < x->table->ncolumns; c++) {
@@ -115,7 +113,7 @@ static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sin
             break;
         report_rows(s, w->rows);
     }
-    w->lines = NULL; /* they end here */
+    w->lines = NULL;
     arena_free(mem);
     return status;
 }
@@ -151,26 +149,27 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
 typedef struct copy_file {
     const char *path;
     const atomic_bool *cancel;
-    gzFile file;               /* plain text too: zlib's transparent mode */
-    const char *target, *part; /* written is `part`, which becomes `target`; NULL: path itself */
+    gzFile file;        /* also for plain text: zlib's transparent mode */
+    const char *target; /* the file to replace by `part` */
+    const char *part;   /* the temporary file; NULL: `path` is written directly */
     char delimiter;
     str null_text;
     buf text;
 } copy_file;
 
-enum { PIECE = 4 << 20 }; /* of text that is kept before it is written */
+enum { PIECE = 4 << 20 }; /* bytes buffered before a write */
 
 static bool ends_with(const char *path, const char *suffix) {
     size_t n = strlen(path), m = strlen(suffix);
     return n >= m && strcmp(path + n - m, suffix) == 0;
 }
 
-/* A file beside the target, which takes its place when it is whole: a query may read the file that
- * it writes, and a failed one must not cost an old file. Whoever was killed has left his, and
- * processes get the numbers of earlier ones. -1: none could be made. */
+/* Creates a temporary file beside the target, which replaces it when complete: the query may read the
+ * file that it writes, and a failure must not lose the old file. Killed processes may have left files
+ * of the same process id, so several names are tried. Returns -1 on failure. */
 static int part_create(copy_file *f, const struct stat *old, arena *mem) {
     enum { TRIES = 1000 };
-    char *real = realpath(f->path, NULL); /* what a link leads to */
+    char *real = realpath(f->path, NULL); /* follows links */
     f->target = real ? arena_strndup(mem, real, strlen(real)) : f->path;
     free(real);
     int fd = -1;
@@ -179,36 +178,36 @@ static int part_create(copy_file *f, const struct stat *old, arena *mem) {
         fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
     if (fd >= 0 && old)
-        (void)fchmod(fd, old->st_mode & 07777); /* not ours to give: then as a new one's */
+        (void)fchmod(fd, old->st_mode & 07777); /* if refused, it has the mode of a new file */
     if (fd < 0)
         f->part = NULL;
     return fd;
 }
 
-/* A named pipe is opened once somebody reads it: -1 with ECANCELED when that took too long. */
+/* Opens a named pipe once it has a reader; -1 with errno ECANCELED if cancelled meanwhile. */
 static int fifo_open(const copy_file *f) {
-    enum { LOOK_MS = 20 }; /* how often */
+    enum { POLL_MS = 20 };
     int fd;
     while ((fd = open(f->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO) {
         if (atomic_load(f->cancel)) {
             errno = ECANCELED;
             return -1;
         }
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000}, NULL);
     }
     if (fd >= 0)
-        fcntl(fd, F_SETFL, O_WRONLY); /* from here on it waits for its reader */
+        fcntl(fd, F_SETFL, O_WRONLY); /* blocking writes */
     return fd;
 }
 
-/* Pipes and devices are written as they are (/dev/stdout may lead to a
- * regular file, which others write too), and files where no other can be made. */
+/* Opens the file to write: a temporary file, or the path itself for pipes, devices (/dev/stdout may
+ * be a regular file that others write too) and directories where no file can be created. */
 static int file_open(copy_file *f, arena *mem) {
     struct stat st;
     bool there = stat(f->path, &st) == 0;
-    bool leads_nowhere = !there && lstat(f->path, &st) == 0; /* a link, to what is to be made */
+    bool dangling_link = !there && lstat(f->path, &st) == 0;
     bool direct =
-        leads_nowhere || (there && !S_ISREG(st.st_mode)) || strncmp(f->path, "/dev/", 5) == 0;
+        dangling_link || (there && !S_ISREG(st.st_mode)) || strncmp(f->path, "/dev/", 5) == 0;
     if (there && access(f->path, W_OK) != 0)
         return -1;
     if (there && S_ISFIFO(st.st_mode))
@@ -224,7 +223,7 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
     if (!f->delimiter)
         f->delimiter = ends_with(f->path, ".tsv") || ends_with(f->path, ".tsv.gz") ? '\t' : ',';
     if (f->null_text.n && memchr(f->null_text.p, f->delimiter, f->null_text.n))
-        return err_set(e, ERR_BIND, "what stands for NULL has the delimiter in it");
+        return err_set(e, ERR_BIND, "the text for NULL contains the delimiter");
     errno = 0;
     int fd = strcmp(f->path, "-") == 0 ? dup(STDOUT_FILENO) : file_open(f, mem);
     if (fd < 0 && errno == ECANCELED)
@@ -301,7 +300,7 @@ int stmt_copy_to(stmt *s, sql_stmt *x, err *e) {
     int status = stmt_plan(s, x, e);
     if (status)
         return status;
-    if (s->ctx.plan->has_llm) { /* the answers first: a failed call must not cost an old file */
+    if (s->ctx.plan->has_llm) { /* all calls first: a failed one must not touch an existing file */
         rows = rowset_new(&s->ctx, s->ctx.plan->root->types, s->ctx.plan->root->ncols);
         status = stmt_run_plan(s, rows, e);
         if (status == 0)

@@ -1,9 +1,9 @@
 /*
- * stmt_estimate.c - what a statement would take, before it runs: the plan's estimates, and on demand
- * the tokens that each strategy would compute.
+ * stmt_estimate.c - estimates a statement before it runs: the plan's estimates and, on request, the
+ * tokens that each strategy would compute.
  *
- * Invariant: no transaction of its own stays open and nothing changes; the bound statement stays for
- * the run (stmt_prepare).
+ * Invariant: estimating changes no data and leaves no transaction open. The bound statement is kept
+ * for the run (stmt_prepare).
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,14 +25,14 @@ static void add_strategy(exec_estimate *x, const plan_tokens *t) {
     one->computed_tokens += t->llm.computed_tokens;
 }
 
-/* Runs all below the model, as EXPLAIN (TOKENS). */
+/* Runs the operators below the LLM calls and counts prompt tokens, as EXPLAIN (TOKENS). */
 static int count_tokens(stmt *s, err *e) {
     int nnodes = s->ctx.plan->nnodes;
     plan_actual *actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(nnodes, 1));
     s->drops_rows = s->ctx.count_only = true;
     s->ctx.counts.actual = actual;
     int status = stmt_run_plan(s, NULL, e);
-    actual = s->ctx.counts.actual; /* of the plan that ran */
+    actual = s->ctx.counts.actual; /* sampling may have replaced the plan */
     nnodes = s->ctx.plan->nnodes;
     s->estimate.nstrategies = 0;
     for (int k = 0; k < nnodes && status == 0; k++)

@@ -1,9 +1,10 @@
 /*
- * stmt_explain.c - EXPLAIN: the plan as text, estimated, counted (TOKENS) or measured (ANALYZE).
+ * stmt_explain.c - EXPLAIN: the plan as text, with estimates, token counts (TOKENS) or measurements
+ * (ANALYZE).
  *
- * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE does what the
- * statement does and drops its rows; EXPLAIN (TOKENS) runs all below the model and counts, changing
- * nothing.
+ * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE runs the statement with
+ * all its effects and drops its rows. EXPLAIN (TOKENS) runs the operators below the LLM calls, counts
+ * the prompts, and changes nothing.
  */
 #include "stmt_int.h"
 
@@ -22,7 +23,7 @@ static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
     return status;
 }
 
-/* Runs x, measuring. Reading ahead and retries may run a node twice: op_close adds its time. */
+/* Runs x with measuring on. A node that runs twice (snapshot, retries) adds both times in op_close. */
 static int measure(stmt *s, sql_stmt *x, err *e) {
     switch (x->kind) {
     case STMT_INSERT:
@@ -42,7 +43,7 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
     sql_stmt *inner = x->explain.stmt;
     if (!inner->query)
         return err_set(e, ERR_UNSUPPORTED, "EXPLAIN needs a statement with a query");
-    /* The planner keeps the trees only if they are wanted. */
+    /* requests to the planner */
     inner->explain.rules = x->explain.rules;
     inner->explain.savings = true;
     int status = stmt_plan(s, inner, e);
@@ -55,6 +56,6 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
         status = stmt_run_plan(s, NULL, e);
     else
         status = measure(s, inner, e);
-    x = s->bound; /* bound again, if a conflict made it start over */
+    x = s->bound; /* a retry after a conflict binds again */
     return status ? status : print_plan(s, x, x->explain.analyze, e);
 }

@@ -1,10 +1,10 @@
 /*
- * stmt_query.c - from a bound query to rows: planning, the snapshot of statements that call the
- * model, running, SELECT.
+ * stmt_query.c - plans and runs bound queries: planning, the snapshot of statements with LLM calls,
+ * SELECT.
  *
- * Invariant: outside BEGIN no transaction is open while the model works. What the query reads is
- * kept before the first call (snapshot.c), and the statement keeps the catalog it is bound to, so
- * nothing points into the transaction that ended.
+ * Invariant: outside BEGIN no transaction is open while the model works. The rows that the query
+ * reads are kept before the first call (snapshot.c), and the statement retains its catalog, so
+ * nothing refers to the transaction that ended.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 
 static int table_stats_of(void *ctx, const table_def *table, arena *a, table_stats *out) {
     exec_ctx *c = ctx;
-    err ignored; /* without statistics the planner guesses, and says so */
+    err ignored; /* without statistics the planner guesses, which EXPLAIN shows */
     if (!c->txn)
         return ERR_INTERNAL;
     return stats_get(c->txn, table, c->stmt->ncalls > 0, a, out, &ignored);
@@ -71,7 +71,7 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     if (status)
         return status;
     c->plan = p;
-    if (c->counts.actual) /* measuring: the nodes may be others than last time */
+    if (c->counts.actual) /* a new plan may have other nodes */
         c->counts.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(p->nnodes, 1));
     s->nshared = p->nshared;
     if (s->nshared)
@@ -100,7 +100,7 @@ static int run_root(stmt *s, rowset *into, err *e) {
     return status;
 }
 
-/* Asks about a few rows where that decides the plan, and plans again with what they showed. */
+/* Asks about a sample of rows where its answers decide the plan, and plans again with the result. */
 static int plan_by_sample(stmt *s, err *e) {
     bool learned;
     int status = llm_runtime_sample(&s->ctx, &learned, e);
@@ -138,11 +138,11 @@ static void describe_query(stmt *s, const sql_stmt *x) {
     stmt_describe(s, n, names, types, false);
 }
 
-/* SELECT; WARM and PIN run their query for what it leaves in the cache and hand out no rows. */
+/* SELECT; WARM and PIN, which run their query to fill the cache and return no rows. */
 int stmt_select(stmt *s, sql_stmt *x, err *e) {
     const settings *set = s->ctx.settings;
     if (x->kind == STMT_WARM && (!set->cache || set->kv_keep == KEEP_NONE)) {
-        err_set(e, ERR_BIND, "%s has nowhere to keep what it computes", x->pin ? "PIN" : "WARM");
+        err_set(e, ERR_BIND, "%s cannot store what it computes", x->pin ? "PIN" : "WARM");
         err_hint(e, set->cache ? "SET kv_keep = 'shared'" : "SET cache = on");
         return ERR_BIND;
     }
@@ -226,6 +226,6 @@ int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     rowset_free(rows);
     buf_free(&text);
     if (status)
-        e->pos = -1; /* a place in the DEFAULT's text, not in the statement's */
+        e->pos = -1; /* it is a place in the DEFAULT's text, not in the statement */
     return status;
 }

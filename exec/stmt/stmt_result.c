@@ -1,9 +1,10 @@
 /*
- * stmt_result.c - batches from the worker to the caller, and the caller's side of a statement.
+ * stmt_result.c - the queue of result batches from the worker to the caller, and the functions that
+ * the caller uses on a statement.
  *
- * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker instead
- * of filling memory. A batch handed to the caller is his until he asks for the next. Both sides
- * look at a counter for some microseconds before they sleep.
+ * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker down instead
+ * of filling memory. A batch belongs to the caller until the next stmt_next. Both threads poll a
+ * counter for some microseconds before they sleep.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ void stmt_drop_results(stmt *s) {
 }
 
 void stmt_recycle_results(stmt *s) {
-    while (s->head) { /* rows that were not asked for */
+    while (s->head) { /* batches that the caller did not take */
         result *r = s->head;
         s->head = r->next;
         r->next = s->idle;
@@ -43,7 +44,7 @@ void stmt_recycle_results(stmt *s) {
     }
     s->tail = s->current = NULL;
     s->queued_bytes = 0;
-    while (s->idle && s->idle->next) { /* one is enough for small results */
+    while (s->idle && s->idle->next) { /* keeps one */
         result *r = s->idle;
         s->idle = r->next;
         r->next = NULL;
@@ -53,7 +54,7 @@ void stmt_recycle_results(stmt *s) {
 
 /* ---- results: the worker's side -------------------------------------------------------------- */
 
-void stmt_tell(stmt *s) {
+void stmt_notify(stmt *s) {
     atomic_fetch_add_explicit(&s->events, 1, memory_order_release);
     if (s->waiting)
         pthread_cond_broadcast(&s->changed);
@@ -118,11 +119,11 @@ static void add_ms(struct timespec *t, int ms) {
     }
 }
 
-/* A place for a batch, once the queue has room: NULL when cancelled. */
+/* Returns a result to fill, once the queue has room; NULL: cancelled. */
 static result *result_take(stmt *s) {
     pthread_mutex_lock(&s->lock);
     while (s->queued_bytes > QUEUE_BYTES && !atomic_load(&s->cancel)) {
-        struct timespec until; /* cancelling is only a flag, so look at it now and then */
+        struct timespec until; /* stmt_cancel only sets a flag, so it is polled */
         clock_gettime(CLOCK_MONOTONIC, &until);
         add_ms(&until, 20);
         s->waiting = true;
@@ -169,7 +170,7 @@ int stmt_push(stmt *s, const batch *b, err *e) {
         s->head = r;
     s->tail = r;
     s->queued_bytes += r->bytes;
-    stmt_tell(s);
+    stmt_notify(s);
     pthread_mutex_unlock(&s->lock);
     return 0;
 }
@@ -187,7 +188,7 @@ int stmt_push_text(stmt *s, const char *name, str text, err *e) {
 
 /* ---- the caller's side ----------------------------------------------------------------------- */
 
-/* Waits until a batch or the end is there; false when the time is up. The lock is held. */
+/* Waits for a batch or the end; false: the time is up. Under the lock. */
 static bool wait_for_event(stmt *s, int timeout_ms) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -279,7 +280,7 @@ bool stmt_is_text(const stmt *s) {
 void stmt_progress(stmt *s, exec_progress *out) {
     double now = clock_seconds();
     progress_read(&s->progress, out);
-    if (out->paused) /* `seconds` is when it was held */
+    if (out->paused) /* `seconds` stays as it was when the pause began */
         return;
     out->seconds = now - s->started_s - out->held_seconds;
 }

@@ -1,9 +1,9 @@
 /*
  * stmt_set.c - SET, RESET, SHOW, BEGIN, COMMIT, ROLLBACK.
  *
- * Invariant: settings change only here, between two statements' runs; a statement reads one
- * unchanging set. `rule.<name>` is a view of the setting rules_off, a list of names separated by
- * blanks or commas.
+ * Invariant: settings change only here, so they are constant while another statement runs.
+ * `rule.<name>` is stored in the setting rules_off, a list of rule names separated by blanks or
+ * commas.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int set_rule(settings *s, str name, bool on, err *e) {
     return status;
 }
 
-/* Every name in `SET rules_off = '…'` must be a rule's. */
+/* Refuses SET rules_off with a name that is not a rule. */
 static int check_rules_off(value v, err *e) {
     buf text = {0};
     if (v.type != TYPE_NULL)
@@ -69,7 +69,7 @@ int stmt_reset(stmt *s, sql_stmt *x, err *e) {
         for (size_t k = 0; k < count; k++)
             if (str_equal_nocase(x->name, str_from(all[k].name)))
                 return settings_set(set, x->name, value_text(str_from(all[k].standard)), e);
-        return settings_set(set, x->name, value_null(), e); /* says which name is near */
+        return settings_set(set, x->name, value_null(), e); /* fails, with a similar name as hint */
     }
     int status = 0;
     for (size_t k = 0; k < count && status == 0; k++)

@@ -1,9 +1,9 @@
 /*
  * stmt_txn.c - the transaction of a statement: its own, or that of BEGIN.
  *
- * Invariant: BEGIN takes a read transaction with its first statement; its first write replaces it by
- * a write transaction, which is refused if any table changed in between, so that all statements of
- * BEGIN see one snapshot.
+ * Invariant: the first statement after BEGIN starts a read transaction; the first write replaces it
+ * by a write transaction, and fails if any table changed in between, so that all statements of a
+ * transaction see one snapshot.
  */
 #include "stmt_int.h"
 
@@ -23,7 +23,7 @@ static bool same_versions(const catalog *before, const catalog *now) {
     return same;
 }
 
-/* BEGIN's read transaction becomes a write transaction, unless somebody committed meanwhile. */
+/* Replaces BEGIN's read transaction by a write transaction, unless a table changed meanwhile. */
 static int upgrade(db *d, const txn_wait *wait, err *e) {
     const catalog *before = catalog_retain(txn_catalog(d->txn));
     txn_abort(d->txn);
@@ -38,7 +38,7 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     }
     catalog_release(before);
     if (status == ERR_BUSY || status == ERR_CANCELLED) {
-        /* what it read is gone: nothing after this would be of one snapshot */
+        /* its snapshot is gone: later statements would see another one */
         atomic_store(&d->failed, true);
         err_hint(e, "ROLLBACK");
     }

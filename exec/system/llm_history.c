@@ -1,12 +1,11 @@
 /*
- * llm_history.c - the statements that called a model: kept in the database, the last 1,000.
+ * llm_history.c - the history of statements that called a model: the last 1,000, in the database.
  *
- *   fact/history/next   u64: how many there ever were
- *   fact/history/NNN    record n in slot n modulo 1,000: fixed part, then the text
+ *   fact/history/next   u64: number of records ever written
+ *   fact/history/NNN    record n in slot n modulo 1,000: a history_entry, then the statement's text
  *
- * Invariant: writing history never fails a statement and never waits: the record is written after
- * the statement has finished, and left out where another process writes at that moment or a
- * transaction is open.
+ * Invariant: writing history neither fails a statement nor delays it: a record is written after the
+ * statement has finished, and dropped if another process is writing or a transaction is open.
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +47,7 @@ void history_record(const exec_summary *sum, stmt_kind kind, str text, int statu
 #define COPY(name, column) h.name = sum->llm.name;
     HISTORY_FIGURES(COPY)
 #undef COPY
-    if (kind == STMT_WARM) { /* it sent no prompt, it only computed what prompts share */
+    if (kind == STMT_WARM) { /* it only computed shared prefixes, no whole prompts */
         h.prompt_tokens = h.computed_tokens + h.reused_disk;
         h.reused_memory = 0;
     }

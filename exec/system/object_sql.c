@@ -1,5 +1,5 @@
 /*
- * object_sql.c - the CREATE statement that makes an object of the catalog.
+ * object_sql.c - prints the CREATE statement of a catalog object.
  */
 #include "object_sql_int.h"
 #include "sql/sql.h"
@@ -13,8 +13,8 @@ static void column_list(const table_def *t, const index_def *x, buf *out) {
     buf_append_char(out, ')');
 }
 
-/* The binder names the indexes of UNIQUE constraints <table>_<columns>_key. A user's own index of such
- * a name is shown as UNIQUE within its table, which means the same. */
+/* The binder names the index of a UNIQUE constraint <table>_<columns>_key. A user's index with such a
+ * name is printed as a UNIQUE constraint too, which is equivalent. */
 bool index_is_constraint(const table_def *t, const index_def *x) {
     buf tail = {0};
     if (x->primary || !x->unique)

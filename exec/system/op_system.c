@@ -1,8 +1,7 @@
 /*
- * op_system.c - system tables: what the program knows of itself, as rows.
+ * op_system.c - the system tables kvasir_…: settings, functions, catalog, rules, models, cache.
  *
- * Each is one row of the table below: its columns and the function that makes all its rows at once;
- * they are few.
+ * Each is an entry of `tables`: its columns, and the function that computes all its rows at once.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -12,13 +11,13 @@
 #include "ops/op_int.h"
 #include "system_int.h"
 
-/* Rows under construction: cells in table order. */
+/* Collects the rows of a system table, cell by cell. */
 struct maker {
     op *o;
     rowset *rows;
     int ncols;
-    column *row; /* one row of ncols columns */
-    int filled;
+    column *row; /* the current row: ncols columns of one cell */
+    int filled;  /* its cells set so far */
     arena *mem;
 };
 
@@ -209,7 +208,7 @@ static const rel_column models_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("file
                                          COLUMN("bytes", TYPE_INTEGER),
                                          COLUMN("is_standard", TYPE_BOOLEAN)};
 
-/* `bytes` is NULL where there is no such file. */
+/* `bytes` is NULL if the file does not exist. */
 static void model_row(maker *m, value name, str file, bool standard) {
     struct stat st;
     char *path = arena_printf(m->mem, "%.*s", (int)file.n, file.p);
@@ -219,7 +218,7 @@ static void model_row(maker *m, value name, str file, bool standard) {
     system_cell(m, value_bool(standard));
 }
 
-/* The models that have a name, and the one that calls use which name none. */
+/* The models of the catalog, and the default model. */
 static int models_rows(maker *m, err *e) {
     const exec_ctx *ctx = m->o->ctx;
     const catalog *c = txn_catalog(ctx->txn);
@@ -239,7 +238,6 @@ static int models_rows(maker *m, err *e) {
     return 0;
 }
 
-/* An array, here or elsewhere, is told by its size. */
 #define SYSTEM_COLUMNS(cols) (int)(sizeof(cols) / sizeof((cols)[0]))
 #define SYSTEM_TABLE(short_name)                                                                   \
     {                                                                                              \
@@ -285,7 +283,7 @@ static int system_open(op *o, err *e) {
         if (!str_equal_nocase(o->node->system.name, str_from(info->name)))
             continue;
         if (!o->ctx->txn)
-            return err_set(e, ERR_INTERNAL, "a system table after its snapshot ended");
+            return err_set(e, ERR_INTERNAL, "a system table is read after its snapshot ended");
         maker m = {.o = o, .ncols = info->ncols, .mem = o->mem};
         value_type *types = ARENA_ARRAY(o->mem, value_type, info->ncols);
         m.row = ARENA_ARRAY(o->mem, column, info->ncols);
@@ -297,8 +295,8 @@ static int system_open(op *o, err *e) {
         int status = tables[k].rows(&m, e);
         return status ? status : rowset_full_error(s->rows, e);
     }
-    return err_set(e, ERR_INTERNAL, "no system table \"%.*s\"", (int)o->node->system.name.n,
-                   o->node->system.name.p);
+    return err_set(e, ERR_INTERNAL, "there is no system table \"%.*s\"",
+                   (int)o->node->system.name.n, o->node->system.name.p);
 }
 
 static int system_next(op *o, batch **out, err *e) {

@@ -1,8 +1,8 @@
 /*
- * system_cache.c - kvasir_cache, kvasir_prefixes, kvasir_statements.
+ * system_cache.c - the system tables kvasir_cache, kvasir_prefixes and kvasir_statements.
  *
- * Invariant: reading them changes nothing but the caches of the system; a cache that cannot be
- * opened has no rows but its reason.
+ * Invariant: reading them does not change the cache. For a cache that cannot be opened, kvasir_cache
+ * has the reason, and kvasir_prefixes no rows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
     system_cell(m, whole ? value_real(rate) : value_null());
 }
 
-/* ---- kvasir_cache: a row a space ------------------------------------------------------------- */
+/* ---- kvasir_cache: one row per space ---------------------------------------------------------- */
 
 const rel_column cache_cols[CACHE_COLS] = {
     COLUMN("space", TYPE_TEXT),      COLUMN("entries", TYPE_INTEGER),
@@ -68,7 +68,7 @@ const rel_column prefixes_cols[PREFIXES_COLS] = {
 
 enum { PREFIXES_SHOWN = 100, TEXT_BLOCKS = 2 };
 
-/* A stored block and how deep it lies; depth 0: not asked for yet. */
+/* A stored block and the number of blocks from its prefix's start to it; 0: not computed. */
 typedef struct stored_block {
     cache_item item;
     int depth;
@@ -86,7 +86,7 @@ static stored_block *find_block(stored_block *all, size_t n, hash128 key) {
     return n ? bsearch(&wanted, all, n, sizeof *all, by_key) : NULL;
 }
 
-/* Chains are as long as a context has blocks; a parent that is gone counts as the beginning. */
+/* The length of the chain of parents; a parent that was evicted ends it. */
 static int depth_of(stored_block *all, size_t n, const stored_block *b) {
     int depth = 0;
     for (; b && depth < 100000; depth++)
@@ -94,7 +94,7 @@ static int depth_of(stored_block *all, size_t n, const stored_block *b) {
     return depth;
 }
 
-/* What a prefix has saved: its tokens each time it was read. */
+/* The tokens that a prefix has saved, in blocks: its length times its reads. */
 static double worth(const stored_block *b) {
     return (double)b->depth * ((double)b->item.hits + 0.5);
 }
@@ -104,7 +104,7 @@ static int by_worth(const void *pa, const void *pb) {
     return (a < b) - (a > b);
 }
 
-/* The text of the prefix's last blocks, where the standard model is the one that made it. */
+/* The text of a prefix's last blocks; NULL if another model than the default one made it. */
 static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_block *all, size_t n,
                        const stored_block *b) {
     llm_token tokens[TEXT_BLOCKS * LLM_BLOCK_TOKENS];
@@ -127,7 +127,8 @@ static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_bl
     buf text = {0};
     llm_detokenize(engine, tokens + at * LLM_BLOCK_TOKENS,
                    (size_t)(TEXT_BLOCKS - at) * LLM_BLOCK_TOKENS, false, &text);
-    str copy = str_copy(mem, utf8_whole(buf_str(&text))); /* blocks end between any two tokens */
+    str copy =
+        str_copy(mem, utf8_whole(buf_str(&text))); /* a block may begin or end within a character */
     buf_free(&text);
     return copy;
 }
@@ -139,7 +140,7 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
     stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
     stored_block **order = ARENA_ARRAY(mem, stored_block *, n + 1);
     llm_engine *engine = NULL;
-    err ignored; /* without a model prefixes have no text */
+    err ignored; /* without a model the prefixes have no text */
     for (size_t i = 0; i < n; i++)
         all[i].item = items[i];
     qsort(all, n, sizeof *all, by_key);

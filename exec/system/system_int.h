@@ -1,5 +1,5 @@
 /*
- * system_int.h - how system tables make their rows: private to op_system.c and system_*.c.
+ * system_int.h - the system tables: their list, and functions that compute their rows.
  */
 #ifndef KVASIR_SYSTEM_INT_H
 #define KVASIR_SYSTEM_INT_H
@@ -8,8 +8,7 @@
 
 typedef struct maker maker;
 
-/* Adds the next cell of the row in hand; behind the last column the row is done. The value is
- * copied by the time of that. */
+/* Sets the next cell of the current row; the last cell completes the row, which copies its values. */
 void system_cell(maker *m, value v);
 exec_ctx *system_ctx(const maker *m);
 arena *system_mem(const maker *m);
@@ -27,18 +26,20 @@ typedef struct system_table_info {
     const rel_column *cols;
 } system_table_info;
 const system_table_info *system_table_at(size_t k); /* NULL after the last */
-/* bind_env's hook. */
+/* bind_env.system_table: the columns of a system table; NULL: there is none of that name. */
 const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 
 /* ---- system_cache.c -------------------------------------------------------------------------- */
 
-/* A stored prefix: how long, how often its last block was read, what it takes, and the text of its
- * end (NULL: made by another model than the standard one). */
+/* A stored prefix. */
 typedef struct cache_prefix {
-    uint64_t tokens, hits, bytes;
-    str text;
+    uint64_t tokens;
+    uint64_t hits; /* reads of its last block */
+    uint64_t bytes;
+    str text; /* its end; NULL: another model than the default one made it */
 } cache_prefix;
-/* The stored prefixes that save most, best first; returns how many. */
+/* out[0..n) = the at most `max` stored prefixes that have saved the most tokens, best first; returns
+ * n. */
 int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
                    cache_prefix *out);
 
