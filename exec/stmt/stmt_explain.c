@@ -18,7 +18,7 @@ static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
     else
         plan_print(c->plan, c->counts.actual, times, &out);
     s->drops_rows = false;
-    int status = stmt_push_text(s, "plan", buf_str(&out), e);
+    int status = stmt_push_text(s, STR("plan"), buf_str(&out), true, e);
     buf_free(&out);
     return status;
 }

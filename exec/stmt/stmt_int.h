@@ -81,8 +81,8 @@ void stmt_recycle_results(stmt *s);
 void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text);
 /* Copies a batch into the queue; waits while the queue is full. ERR_CANCELLED. */
 int stmt_push(stmt *s, const batch *b, err *e);
-/* The whole result: one text, in a column of this name. */
-int stmt_push_text(stmt *s, const char *column, str text, err *e);
+/* The whole result: one text, in a column of this name; is_text as of stmt_describe. */
+int stmt_push_text(stmt *s, str column, str text, bool is_text, err *e);
 
 void stmt_release_plan(stmt *s); /* frees the rows that the last plan kept */
 /* Plans x's query: sets ctx->plan and ctx->kept. */

@@ -175,12 +175,11 @@ int stmt_push(stmt *s, const batch *b, err *e) {
     return 0;
 }
 
-int stmt_push_text(stmt *s, const char *name, str text, err *e) {
-    str names[1] = {str_from(name)};
-    value_type types[1] = {TYPE_TEXT};
+int stmt_push_text(stmt *s, str name, str text, bool is_text, err *e) {
+    value_type type = TYPE_TEXT;
     batch b;
-    stmt_describe(s, 1, names, types, true);
-    batch_init(&b, s->mem, types, 1, 1);
+    stmt_describe(s, 1, &name, &type, is_text);
+    batch_init(&b, s->mem, &type, 1, 1);
     b.rows = 1;
     b.cols[0].s[0] = text;
     return stmt_push(s, &b, e);

@@ -77,16 +77,6 @@ int stmt_reset(stmt *s, sql_stmt *x, err *e) {
     return status;
 }
 
-static int show_one(stmt *s, str name, str shown, err *e) {
-    value_type type = TYPE_TEXT;
-    batch b;
-    stmt_describe(s, 1, &name, &type, false);
-    batch_init(&b, s->mem, &type, 1, 1);
-    b.rows = 1;
-    b.cols[0].s[0] = shown;
-    return stmt_push(s, &b, e);
-}
-
 static int show_all(stmt *s, err *e) {
     static const value_type types[] = {TYPE_TEXT, TYPE_TEXT, TYPE_TEXT};
     const str names[] = {STR("setting"), STR("value"), STR("help")};
@@ -117,13 +107,14 @@ int stmt_show(stmt *s, sql_stmt *x, err *e) {
         return show_all(s, e);
     if (is_rule(x->name, &rule)) {
         bool off = plan_rules_have(str_from(s->db->settings.rules_off), rule);
-        return plan_rule_find(rule, e) ? show_one(s, x->name, off ? STR("off") : STR("on"), e)
-                                       : ERR_BIND;
+        return plan_rule_find(rule, e)
+                   ? stmt_push_text(s, x->name, off ? STR("off") : STR("on"), false, e)
+                   : ERR_BIND;
     }
     buf text = {0};
     int status = settings_show(&s->db->settings, x->name, &text, e);
     if (status == 0)
-        status = show_one(s, x->name, str_copy(s->mem, buf_str(&text)), e);
+        status = stmt_push_text(s, x->name, str_copy(s->mem, buf_str(&text)), false, e);
     buf_free(&text);
     return status;
 }
