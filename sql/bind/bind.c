@@ -62,8 +62,8 @@ static int bind_set(binder *b, const ast *a, sql_stmt *s) {
         return try_setting(b, a, s);
     bool on = true;
     if (s->set_value.type != TYPE_NULL && !parse_boolean(s->set_value, &on))
-        return fail(b, ERR_TYPE, a->value->pos, a->value->len, "%.*s is on or off", (int)s->name.n,
-                    s->name.p);
+        return fail(b, ERR_TYPE, a->value->pos, a->value->len, "%.*s must be on or off",
+                    (int)s->name.n, s->name.p);
     s->set_value = value_bool(on);
     return 0;
 }
@@ -124,7 +124,7 @@ static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
         s->explain.json = str_equal_nocase(word, STR("json"));
         if (s->explain.json || str_equal_nocase(word, STR("text")))
             return 0;
-        return fail_ident(b, o->name, "FORMAT is JSON or TEXT");
+        return fail_ident(b, o->name, "FORMAT must be JSON or TEXT");
     }
     fail_ident(b, o->name, "EXPLAIN has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
     const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
@@ -238,7 +238,7 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s) {
         s->name = a->name.name;
         return 0;
     }
-    return err_set(b->e, ERR_INTERNAL, "a statement of no kind");
+    return err_set(b->e, ERR_INTERNAL, "unknown kind of statement");
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -293,7 +293,7 @@ int sql_bind(const sql_tree *tree, const bind_env *env, arena *mem, sql_stmt **o
             return status;
     }
     err_set(e, ERR_BIND, "the types of the LLM calls depend on each other");
-    err_hint(e, "say what each returns: LLM(…) RETURNS ENUM('…', …)");
+    err_hint(e, "write the type of each call: LLM(…) RETURNS ENUM('…', …)");
     return ERR_BIND;
 }
 

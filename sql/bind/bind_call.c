@@ -51,7 +51,7 @@ static int bind_arguments(binder *b, const node *n, expr *call) {
     size_t nclasses = strlen(classes);
     for (int i = 0; i < n->nargs; i++) {
         char class = nclasses ? classes[BASE_MIN((size_t)i, nclasses - 1)] : 'a';
-        b->at.verdict = call->function == FUNC_IIF && i == 0 ? VERDICT_TRUE : VERDICT_ANY;
+        b->at.truth = call->function == FUNC_IIF && i == 0 ? TRUTH_TRUE : TRUTH_ANY;
         expr *x = bind_guarded(b, n->args[i], argument_guard(b, call, i));
         if (!x || !(x = fit_argument(b, x, class, info->name)))
             return (int)b->e->code;
@@ -104,7 +104,7 @@ expr *wrong_count(binder *b, const node *n, const function_info *info) {
 static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     const function_info *info = function_of(id);
     if (n->star || n->distinct || n->filter || n->order_by.n) {
-        fail_node(b, n, "%s() is no aggregate: *, DISTINCT, ORDER BY and FILTER mean nothing in it",
+        fail_node(b, n, "%s() is not an aggregate: it takes no *, DISTINCT, ORDER BY or FILTER",
                   info->name);
         return NULL;
     }
@@ -207,22 +207,22 @@ static int aggregate_order(binder *b, const node *n, rel_agg *agg) {
         const order_item *item = n->order_by.items[i];
         status = bind_sort_key(b, item->value, item, &agg->keys[i]);
         if (!status && agg->distinct && !is_argument(agg->arg, agg->keys[i].value))
-            status = fail_node(b, item->value,
-                               "in an aggregate with DISTINCT, ORDER BY expressions must appear in "
-                               "argument list");
+            status = fail_node(
+                b, item->value,
+                "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list");
     }
     b->at.guard = guard;
     return status;
 }
 
-static bool is_drawn(const expr *x) {
+static bool has_volatile(const expr *x) {
     return x && expr_is_volatile(x);
 }
 
 static bool same_order(const rel_agg *a, const rel_agg *c) {
     for (int i = 0; i < a->nkeys && i < c->nkeys; i++) {
         const sort_key *x = &a->keys[i], *y = &c->keys[i];
-        if (is_drawn(x->value) || !expr_equal(x->value, y->value) ||
+        if (has_volatile(x->value) || !expr_equal(x->value, y->value) ||
             x->descending != y->descending || x->nulls_first != y->nulls_first)
             return false;
     }
@@ -231,7 +231,7 @@ static bool same_order(const rel_agg *a, const rel_agg *c) {
 
 /* Volatile ones are not: each draws for itself. */
 static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
-    if (is_drawn(a->arg) || is_drawn(a->filter))
+    if (has_volatile(a->arg) || has_volatile(a->filter))
         return false;
     return a->kind == c->kind && a->distinct == c->distinct && expr_equal(a->arg, c->arg) &&
            expr_equal(a->separator, c->separator) && expr_equal(a->filter, c->filter) &&
@@ -240,12 +240,12 @@ static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
 
 /* The parts of an aggregate are bound over the rows, below the groups. */
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
-    if (n->filter && !(agg->filter = bind_condition(b, n->filter, VERDICT_TRUE)))
+    if (n->filter && !(agg->filter = bind_condition(b, n->filter, TRUTH_TRUE)))
         return (int)b->e->code;
     if (agg->kind == AGG_COUNT && (n->star || n->nargs == 0)) {
         agg->kind = AGG_COUNT_STAR;
         agg->type = TYPE_INTEGER;
-        return agg->distinct ? fail_node(b, n, "count(DISTINCT *) is not offered: name the columns")
+        return agg->distinct ? fail_node(b, n, "count(DISTINCT *) is not supported: name a column")
                              : 0;
     }
     int status = aggregate_argument(b, n, agg);
@@ -261,9 +261,9 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
         fail_node(b, n, "%s() takes one %s", agg_kind_name(kind),
                   kind == AGG_GROUP_CONCAT ? "value and a separator" : "value");
         if (kind == AGG_MIN || kind == AGG_MAX)
-            err_hint(b->e, "%s(a, b) gives the %s of several values",
+            err_hint(b->e, "%s(a, b) returns the %s of several values",
                      kind == AGG_MIN ? "least" : "greatest",
-                     kind == AGG_MIN ? "least" : "greatest");
+                     kind == AGG_MIN ? "smallest" : "largest");
         return false;
     }
     return true;
@@ -317,7 +317,7 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
         fail_node(b, n, "%s() is not allowed in %s", agg_kind_name(kind),
                   b->at.no_aggregate ? b->at.no_aggregate : "this place");
         if (b->at.no_aggregate && strcmp(b->at.no_aggregate, "WHERE") == 0)
-            err_hint(b->e, "conditions on groups stand in HAVING");
+            err_hint(b->e, "put conditions on aggregates into HAVING");
         return NULL;
     }
     bind_place before = b->at;
@@ -335,9 +335,13 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     if (status)
         return NULL;
     if (aggregates_outer(b, g, agg)) {
-        fail_node(b, n, "%s() reads columns of the query around alone, and would be that query's",
-                  agg_kind_name(kind));
-        err_hint(b->e, "aggregate there, or leave %s() out: to the subquery they are constant",
+        fail_node(
+            b, n,
+            "%s() refers only to columns of the outer query, so it would belong to that query",
+            agg_kind_name(kind));
+        err_hint(b->e,
+                 "move the aggregate to the outer query, or drop %s(): its argument is constant "
+                 "inside the subquery",
                  agg_kind_name(kind));
         return NULL;
     }
@@ -362,7 +366,7 @@ expr *unknown_function(binder *b, const node *n) {
     fail_ident(b, n->name, "no function \"%.*s\"", (int)name.n, name.p);
     const char *instead = function_instead(name), *meant = function_nearest(name);
     if (instead)
-        err_hint(b->e, "here: %s", instead);
+        err_hint(b->e, "instead: %s", instead);
     else if (meant)
         err_hint(b->e, "did you mean %s()?", meant);
     return NULL;
@@ -385,9 +389,10 @@ static expr *bind_llm_prob(binder *b, const node *n) {
         return bind_prob(b, named, of);
     if (of && of->kind == NODE_LLM)
         return bind_prob(b, of, NULL);
-    fail_node(b, n, "LLM_PROB() takes an LLM call: LLM_PROB(LLM(…))");
-    if (!of || of->kind != NODE_COLUMN || !hint_unseen(b, of))
-        err_hint(b->e, "or the name that the select list beside it gives one");
+    fail_node(b, n, "the argument of LLM_PROB() must be an LLM call");
+    if (!of || of->kind != NODE_COLUMN || !hint_select_alias(b, of))
+        err_hint(b->e,
+                 "write LLM_PROB(LLM(…)), or the alias of an LLM call in the same select list");
     return NULL;
 }
 

@@ -7,7 +7,7 @@ int bind_switch(binder *b, const copy_option *o, bool *on) {
     str name = o->name.name;
     if (option_switch(o, on))
         return 0;
-    return fail_ident(b, o->name, "%.*s is on or off", (int)name.n, name.p);
+    return fail_ident(b, o->name, "%.*s must be on or off", (int)name.n, name.p);
 }
 
 static int delimiter_of(binder *b, const copy_option *o, char *out) {
@@ -15,7 +15,8 @@ static int delimiter_of(binder *b, const copy_option *o, char *out) {
     if (str_equal_nocase(s, STR("\\t")) || str_equal_nocase(s, STR("tab")))
         s = STR("\t");
     if (s.n != 1 || s.p[0] == '"' || s.p[0] == '\n' || s.p[0] == '\r')
-        return fail_ident(b, o->name, "DELIMITER is one character: ',', '\\t', ';', '|'");
+        return fail_ident(b, o->name,
+                          "DELIMITER must be one character, such as ',', '\\t', ';', '|'");
     *out = s.p[0];
     return 0;
 }
@@ -32,7 +33,7 @@ static int format_of(binder *b, const copy_option *o, char *delimiter) {
     if (str_equal_nocase(s, STR("csv")))
         return 0;
     if (!str_equal_nocase(s, STR("tsv")))
-        return fail_ident(b, o->name, "FORMAT is csv or tsv");
+        return fail_ident(b, o->name, "FORMAT must be csv or tsv");
     *delimiter = '\t';
     return 0;
 }
@@ -41,11 +42,11 @@ static int format_of(binder *b, const copy_option *o, char *delimiter) {
  * uses, the file would say something else. */
 static int null_of(binder *b, const copy_option *o, str *out) {
     if (!o->value || o->value->literal.type != TYPE_TEXT)
-        return fail_ident(b, o->name, "NULL is the text that stands for it: NULL 'NA'");
+        return fail_ident(b, o->name, "NULL takes the text that represents it, as in NULL 'NA'");
     *out = o->value->literal.s;
     for (size_t i = 0; i < out->n; i++)
         if (out->p[i] == '"' || out->p[i] == '\n' || out->p[i] == '\r')
-            return fail_ident(b, o->name, "what stands for NULL has no quotes or line ends in it");
+            return fail_ident(b, o->name, "the text for NULL cannot contain quotes or line breaks");
     return 0;
 }
 
@@ -125,7 +126,7 @@ static int check_ending(binder *b, str path) {
             !str_equal_nocase((str){path.p + path.n - ending.n, ending.n}, ending))
             continue;
         err_set(b->e, ERR_UNSUPPORTED, "COPY writes CSV and TSV, not '%s'", others[i]);
-        err_hint(b->e, ".mode json, jsonl or markdown, and .once FILE write a result so");
+        err_hint(b->e, "use .mode json, jsonl or markdown with .once FILE");
         return ERR_UNSUPPORTED;
     }
     return 0;

@@ -16,12 +16,12 @@ static const char *kind_of(binder *b, str name) {
     const catalog *c = b->env->catalog;
     const table_def *t;
     if (catalog_table(c, name))
-        return "table";
+        return "TABLE";
     if (catalog_view(c, name))
-        return "view";
+        return "VIEW";
     if (catalog_model(c, name))
-        return "model";
-    return catalog_index(c, name, &t) ? "index" : NULL;
+        return "MODEL";
+    return catalog_index(c, name, &t) ? "INDEX" : NULL;
 }
 
 /* Tables and views share their names. */
@@ -33,7 +33,7 @@ static int relation_free(binder *b, ident name, const char *making, bool if_not_
                                                                 : NULL;
     if (!is || (strcmp(is, making) == 0 && (if_not_exists || or_replace)))
         return 0;
-    return fail_ident(b, name, "there is a %s \"%.*s\" already", is, (int)name.name.n, name.name.p);
+    return fail_ident(b, name, "%s \"%.*s\" already exists", is, (int)name.name.n, name.name.p);
 }
 
 /* ---- CREATE TABLE ---------------------------------------------------------------------------- */
@@ -82,16 +82,16 @@ static int table_keys(binder *b, const table_spec *spec, table_def *t) {
     for (int i = 0; i < t->ncolumns; i++) {
         const column_spec *c = spec->columns.items[i];
         if (c->primary && n++ > 0)
-            return fail_ident(
-                b, c->name,
-                "a table has one primary key: write PRIMARY KEY (a, b) for several columns");
+            return fail_ident(b, c->name,
+                              "a table can have only one primary key: write PRIMARY KEY (a, b) for "
+                              "several columns");
         if (c->primary)
             primary[0] = i;
     }
     if (spec->primary_key.n) {
         ident *first = spec->primary_key.items[0];
         if (n)
-            return fail_ident(b, *first, "a table has one primary key");
+            return fail_ident(b, *first, "a table can have only one primary key");
         if ((status = find_columns(b, t, &spec->primary_key, &primary)) != 0)
             return status;
         n = spec->primary_key.n;
@@ -116,7 +116,7 @@ static int table_keys(binder *b, const table_spec *spec, table_def *t) {
 }
 
 /* Binds each DEFAULT and CHECK from its syntax tree, so that an error has its place in the text. */
-static int prove_expressions(binder *b, const table_spec *spec, const table_def *t) {
+static int check_expressions(binder *b, const table_spec *spec, const table_def *t) {
     scope row = {.outer = NULL};
     table_scope(b, t, t->name, &row);
     for (int i = 0; i < spec->columns.n; i++) {
@@ -141,7 +141,7 @@ static int table_of_spec(binder *b, const ast *a, table_def *t) {
     t->checks = ARENA_ARRAY(b->mem, str, t->nchecks);
     for (int i = 0; i < t->nchecks; i++)
         t->checks[i] = ((check_spec *)a->table->checks.items[i])->sql;
-    return status ? status : prove_expressions(b, a->table, t);
+    return status ? status : check_expressions(b, a->table, t);
 }
 
 static int table_of_query(binder *b, const ast *a, sql_stmt *s, table_def *t) {
@@ -158,7 +158,7 @@ static int table_of_query(binder *b, const ast *a, sql_stmt *s, table_def *t) {
             if (str_equal_nocase(t->columns[k].name, name)) {
                 fail(b, ERR_BIND, a->query->pos, a->query->len,
                      "two columns would be named \"%.*s\"", (int)name.n, name.p);
-                err_hint(b->e, "give one another name: AS");
+                err_hint(b->e, "rename one of them with AS");
                 return ERR_BIND;
             }
         t->columns[i] = (column_def){.name = name, .type = s->query->cols[i].type};
@@ -192,11 +192,11 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
         const node *n = o->value;
         if (n->kind != NODE_COLUMN || n->qualifier.name.n)
             return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
-                        "%s not allowed in an index: it is on columns",
+                        "%s not allowed in an index: only columns are",
                         n->kind == NODE_LLM ? "an LLM call is" : "expressions are");
         if (o->descending)
             return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
-                        "an index is read both ways: DESC is not offered");
+                        "DESC is not supported in an index: it is scanned in both directions");
         ident *name = ARENA_NEW(b->mem, ident);
         *name = n->name;
         list_add(b->mem, &names, name);
@@ -210,8 +210,8 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
     x->name =
         a->name.name.n ? a->name.name : joined_name(b, s->table, x->columns, x->ncolumns, "_idx");
     if (catalog_index(b->env->catalog, x->name, &other) && !a->if_not_exists)
-        return fail_ident(b, a->name.name.n ? a->name : a->name2,
-                          "there is an index \"%.*s\" already", (int)x->name.n, x->name.p);
+        return fail_ident(b, a->name.name.n ? a->name : a->name2, "index \"%.*s\" already exists",
+                          (int)x->name.n, x->name.p);
     return 0;
 }
 
@@ -231,8 +231,8 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s) {
     v->ncolumns = a->columns.n;
     v->columns = ARENA_ARRAY(b->mem, str, v->ncolumns);
     if (v->ncolumns && v->ncolumns != s->query->ncols)
-        return fail_ident(b, a->name, "the view names %d columns, its query has %d", v->ncolumns,
-                          s->query->ncols);
+        return fail_ident(b, a->name, "the view lists %d columns, but its query returns %d",
+                          v->ncolumns, s->query->ncols);
     for (int i = 0; i < v->ncolumns; i++)
         v->columns[i] = ((ident *)a->columns.items[i])->name;
     s->query = NULL;
@@ -247,10 +247,9 @@ int bind_create_model(binder *b, ast *a, sql_stmt *s) {
     s->name = a->name.name;
     s->create_model = (model_def){a->name.name, a->path};
     if (a->path.n == 0)
-        return fail_ident(b, a->name, "a model comes FROM a file");
+        return fail_ident(b, a->name, "the file name of a model cannot be empty");
     if (catalog_model(b->env->catalog, a->name.name) && !a->if_not_exists && !a->or_replace)
-        return fail_ident(b, a->name, "there is a model \"%.*s\" already", (int)s->name.n,
-                          s->name.p);
+        return fail_ident(b, a->name, "model \"%.*s\" already exists", (int)s->name.n, s->name.p);
     return 0;
 }
 
@@ -287,7 +286,8 @@ int bind_drop(binder *b, ast *a, sql_stmt *s) {
         return find_table(b, a->name, &t);
     fail_ident(b, a->name, "no %s \"%.*s\"", wanted, (int)name.n, name.p);
     if (kind_of(b, name))
-        err_hint(b->e, "it is a %s: DROP that", kind_of(b, name));
+        err_hint(b->e, "use DROP %s %.*s", kind_of(b, name), (int)BASE_MIN(name.n, (size_t)80),
+                 name.p);
     return ERR_BIND;
 }
 
@@ -395,11 +395,12 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_ADD_COLUMN;
     for (int i = 0; i < t->ncolumns; i++)
         if (str_equal_nocase(t->columns[i].name, c->name.name))
-            return fail_ident(b, c->name, "%.*s has a column \"%.*s\" already", (int)t->name.n,
+            return fail_ident(b, c->name, "%.*s already has a column \"%.*s\"", (int)t->name.n,
                               t->name.p, (int)c->name.name.n, c->name.name.p);
     if (c->primary || c->unique)
-        return fail(b, ERR_UNSUPPORTED, c->name.pos, c->name.len,
-                    "an added column cannot be UNIQUE or a key: add it, then CREATE UNIQUE INDEX");
+        return fail(
+            b, ERR_UNSUPPORTED, c->name.pos, c->name.len,
+            "an added column cannot be UNIQUE or PRIMARY KEY: add it, then CREATE UNIQUE INDEX");
     s->add_column = (column_def){c->name.name, c->type, c->not_null, c->default_sql, c->check_sql};
     table_def wider = *t;
     wider.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns + 1);
@@ -438,17 +439,18 @@ static int change_column(binder *b, const ast *a, sql_stmt *s) {
     if (s->column < 0)
         return (int)b->e->code;
     if (drop && t->ncolumns == 1)
-        return fail_ident(b, a->column, "a table keeps at least one column");
+        return fail_ident(b, a->column, "cannot drop the only column of a table");
     if (drop && s->column == t->rowid_column)
-        return fail_ident(b, a->column, "the primary key cannot be dropped");
+        return fail_ident(b, a->column, "a primary key column cannot be dropped");
     for (int i = 0; drop && i < t->nindexes; i++)
         for (int k = 0; k < t->indexes[i].ncolumns; k++)
             if (t->indexes[i].columns[k] == s->column)
-                return fail_ident(b, a->column, "index \"%.*s\" uses it: DROP that first",
+                return fail_ident(b, a->column,
+                                  "index \"%.*s\" uses this column: drop the index first",
                                   (int)t->indexes[i].name.n, t->indexes[i].name.p);
     for (int i = 0; !drop && i < t->ncolumns; i++)
         if (i != s->column && str_equal_nocase(t->columns[i].name, a->name2.name))
-            return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n,
+            return fail_ident(b, a->name2, "%.*s already has a column \"%.*s\"", (int)t->name.n,
                               t->name.p, (int)a->name2.name.n, a->name2.name.p);
     int status = drop ? not_in_checks(b, t, s->column, a->column) : 0;
     if (status)
@@ -475,7 +477,7 @@ int bind_alter(binder *b, ast *a, sql_stmt *s) {
         return 0;
     str sql = find_check(b, s->table, -1, names_table, s->table->name);
     if (sql.n)
-        return fail_ident(b, a->name, "CHECK (%.*s) names the table",
+        return fail_ident(b, a->name, "CHECK (%.*s) refers to the table by name",
                           (int)BASE_MIN(sql.n, (size_t)200), sql.p);
     if ((status = relation_free(b, a->name2, "table", false, false)) != 0)
         return status;

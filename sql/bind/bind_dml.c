@@ -72,7 +72,7 @@ expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse)
     expr *x = bind_over_row(b, n, s, refuse);
     x = x ? to_condition(b, x) : NULL;
     if (x && expr_is_volatile(x)) {
-        fail_node(b, n, "%s must give the same answer each time", refuse);
+        fail_node(b, n, "%s must be deterministic", refuse);
         return NULL;
     }
     return x;
@@ -174,7 +174,7 @@ static int wrong_width(binder *b, const target *t, int pos, int len, int given) 
     fail(b, ERR_BIND, pos, len, "%.*s: %d value%s for %d column%s", (int)t->table->name.n,
          t->table->name.p, given, given == 1 ? "" : "s", t->n, t->n == 1 ? "" : "s");
     if (given < t->n && t->n == t->table->ncolumns)
-        err_hint(b->e, "name the columns that are given: INSERT INTO %.*s (…)",
+        err_hint(b->e, "list the columns to fill: INSERT INTO %.*s (…)",
                  (int)BASE_MIN(t->table->name.n, (size_t)80), t->table->name.p);
     return ERR_BIND;
 }
@@ -256,9 +256,9 @@ static int conflict_target(binder *b, const ast *a, sql_stmt *s) {
     const table_def *t = s->table;
     if (!a->conflict_columns.n) {
         if (a->on_conflict == CONFLICT_UPDATE)
-            return fail_ident(b, a->name,
-                              "ON CONFLICT DO UPDATE names the columns that are unique: ON "
-                              "CONFLICT (id) DO UPDATE");
+            return fail_ident(
+                b, a->name,
+                "ON CONFLICT DO UPDATE needs the unique columns: ON CONFLICT (id) DO UPDATE");
         return 0;
     }
     s->nconflict = a->conflict_columns.n;

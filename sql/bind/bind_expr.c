@@ -42,11 +42,11 @@ expr *bind_guarded(binder *b, const node *n, expr *more) {
     return x;
 }
 
-expr *bind_condition(binder *b, const node *n, verdict matters) {
-    verdict before = b->at.verdict;
-    b->at.verdict = matters;
+expr *bind_condition(binder *b, const node *n, truth_context matters) {
+    truth_context before = b->at.truth;
+    b->at.truth = matters;
     expr *x = bind_as(b, n, TYPE_BOOLEAN);
-    b->at.verdict = before;
+    b->at.truth = before;
     return x ? to_condition(b, x) : NULL;
 }
 
@@ -84,21 +84,22 @@ static bool count_copies(binder *b, const node *n) {
     b->excess += b->copies > 1 ? b->copies - 1 : 0;
     if (b->excess <= MAX_COPIES)
         return true;
-    fail(b, ERR_LIMIT, n->pos, n->len, "the expression is too large: its parts repeat each other");
+    fail(b, ERR_LIMIT, n->pos, n->len,
+         "the expression is too large: nested BETWEEN, IN and CASE copy their operands");
     return false;
 }
 
 /* Whether a call may stand in it: a subquery may name a view that has one. */
-static bool may_ask(const node *n) {
+static bool may_have_call(const node *n) {
     if (n->kind == NODE_LLM || n->query)
         return true;
     for (int i = 0; i < n->nargs; i++)
-        if (may_ask(n->args[i]))
+        if (may_have_call(n->args[i]))
             return true;
     for (int i = 0; i < n->order_by.n; i++)
-        if (may_ask(((order_item *)n->order_by.items[i])->value))
+        if (may_have_call(((order_item *)n->order_by.items[i])->value))
             return true;
-    return n->filter && may_ask(n->filter);
+    return n->filter && may_have_call(n->filter);
 }
 
 /* ---- names and values ------------------------------------------------------------------------ */
@@ -121,11 +122,13 @@ static expr *bind_alias(binder *b, const node *n, const output *meant) {
     b->at.aliases = NULL;
     expr *x = bind_expr(b, meant->value);
     b->at.aliases = aliases;
-    if (x && (b->at.group || b->at.redraws) && expr_is_volatile(x) &&
+    if (x && (b->at.group || b->at.reevaluated_by) && expr_is_volatile(x) &&
         !(b->at.group && group_has_key(b->at.group, x))) {
-        fail_node(b, n, "\"%.*s\" is drawn anew wherever it is named: %s would see another value",
-                  (int)n->name.name.n, n->name.name.p, b->at.redraws ? b->at.redraws : "HAVING");
-        err_hint(b->e, "name it in a subquery: SELECT … FROM (SELECT …) WHERE …");
+        fail_node(b, n,
+                  "\"%.*s\" is not deterministic: %s would evaluate it again and see another value",
+                  (int)n->name.name.n, n->name.name.p,
+                  b->at.reevaluated_by ? b->at.reevaluated_by : "HAVING");
+        err_hint(b->e, "compute it in a subquery: SELECT … FROM (SELECT …) WHERE …");
         return NULL;
     }
     return x;
@@ -178,7 +181,7 @@ static expr *bind_variable(binder *b, const node *n) {
         if (str_equal(b->env->variables[i], n->name.name))
             return expr_literal(b->mem, value_text(b->env->variables[i + 1]));
     fail_node(b, n, "no variable :%.*s", (int)n->name.name.n, n->name.name.p);
-    err_hint(b->e, ".set %.*s=VALUE defines it", (int)n->name.name.n, n->name.name.p);
+    err_hint(b->e, "define it with .set %.*s=VALUE", (int)n->name.name.n, n->name.name.p);
     return NULL;
 }
 
@@ -186,10 +189,10 @@ static expr *bind_variable(binder *b, const node *n) {
 
 /* An operand of AND or OR leaves the decision to the next. NULL does, unless the whole could then
  * only be NULL or what is as good. */
-static expr *leaves_open(binder *b, expr_op op, verdict matters, expr *x) {
+static expr *leaves_open(binder *b, expr_op op, truth_context matters, expr *x) {
     if (op == OP_AND)
-        return matters == VERDICT_TRUE ? x : is_false(b, x, true);
-    return matters == VERDICT_FALSE ? is_false(b, x, false) : is_true(b, x, true);
+        return matters == TRUTH_TRUE ? x : is_false(b, x, true);
+    return matters == TRUTH_FALSE ? is_false(b, x, false) : is_true(b, x, true);
 }
 
 /* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
@@ -198,16 +201,16 @@ static expr *undecided(binder *b, const node *n, expr **before, int i) {
     int nopen = 0;
     for (int k = 0; k < i; k++)
         if (!expr_is_volatile(before[k]))
-            open[nopen++] = leaves_open(b, n->op, b->at.verdict, before[k]);
+            open[nopen++] = leaves_open(b, n->op, b->at.truth, before[k]);
     return nopen ? expr_chain(b->mem, OP_AND, open, nopen) : NULL;
 }
 
 static expr *bind_chain(binder *b, const node *n) {
     expr **args = ARENA_ARRAY(b->mem, expr *, n->nargs), *before = b->at.guard;
     for (int i = 0; i < n->nargs; i++) {
-        if (i > 0 && may_ask(n->args[i]))
+        if (i > 0 && may_have_call(n->args[i]))
             b->at.guard = expr_and(b->mem, before, undecided(b, n, args, i));
-        args[i] = bind_condition(b, n->args[i], b->at.verdict);
+        args[i] = bind_condition(b, n->args[i], b->at.truth);
         b->at.guard = before;
         if (!args[i])
             return NULL;
@@ -319,7 +322,7 @@ static expr *bind_like(binder *b, const node *n) {
     }
     if (n->nargs == 3 && x->args[2]->kind == EXPR_LITERAL && !expr_is_null(x->args[2]) &&
         utf8_length(x->args[2]->literal.s) != 1) {
-        fail_node(b, n->args[2], "ESCAPE wants one character");
+        fail_node(b, n->args[2], "ESCAPE must be a single character");
         return NULL;
     }
     return x;
@@ -344,8 +347,8 @@ static expr *bind_between(binder *b, const node *n) {
 static expr *bind_row_in(binder *b, const node *n, bool searched);
 
 static expr *bind_in(binder *b, const node *n) {
-    bool searched = b->at.verdict == VERDICT_TRUE;
-    b->at.verdict = VERDICT_ANY;
+    bool searched = b->at.truth == TRUTH_TRUE;
+    b->at.truth = TRUTH_ANY;
     if (n->query)
         return bind_in_query(b, n);
     if (n->args[0]->kind == NODE_ROW)
@@ -365,10 +368,9 @@ static expr *bind_in(binder *b, const node *n) {
 }
 
 static expr *bind_not(binder *b, const node *n) {
-    static const verdict opposite[] = {[VERDICT_ANY] = VERDICT_ANY,
-                                       [VERDICT_TRUE] = VERDICT_FALSE,
-                                       [VERDICT_FALSE] = VERDICT_TRUE};
-    expr *x = bind_condition(b, n->args[0], opposite[b->at.verdict]);
+    static const truth_context opposite[] = {
+        [TRUTH_ANY] = TRUTH_ANY, [TRUTH_TRUE] = TRUTH_FALSE, [TRUTH_FALSE] = TRUTH_TRUE};
+    expr *x = bind_condition(b, n->args[0], opposite[b->at.truth]);
     return x ? expr_op1(b->mem, OP_NOT, TYPE_BOOLEAN, x) : NULL;
 }
 
@@ -418,13 +420,13 @@ static bool rows_match(binder *b, const node *l, const node *r) {
     if (l->kind == NODE_ROW && r->kind == NODE_ROW) {
         if (l->nargs == r->nargs)
             return true;
-        fail_node(b, r, "a row of %d values does not compare with a row of %d", l->nargs, r->nargs);
+        fail_node(b, r, "cannot compare a row of %d values with a row of %d", l->nargs, r->nargs);
         return false;
     }
     const node *row = l->kind == NODE_ROW ? l : r, *other = row == l ? r : l;
-    fail_node(b, other, "a row of %d values compares only with another", row->nargs);
+    fail_node(b, other, "a row of %d values can only be compared with another row", row->nargs);
     if (other->kind == NODE_SUBQUERY)
-        err_hint(b->e, "(…) IN (SELECT …) looks for it among a query's rows");
+        err_hint(b->e, "write (…) IN (SELECT …) to search the rows of a query");
     return false;
 }
 
@@ -442,8 +444,8 @@ static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pa
     if (times == 1)
         return true;
     if (expr_is_volatile(out->x) && expr_is_volatile(out->y)) {
-        fail_node(b, r, "rows are not ordered by what is drawn on both sides");
-        err_hint(b->e, "draw one of them in a subquery: FROM (SELECT random() AS r)");
+        fail_node(b, r, "row comparison needs at least one side without random()");
+        err_hint(b->e, "compute one of them in a subquery: FROM (SELECT random() AS r)");
         return false;
     }
     if (expr_is_volatile(out->x))
@@ -459,7 +461,7 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
     expr_op same = n->op == OP_IS || n->op == OP_IS_NOT ? OP_IS : OP_EQ;
     expr *guard = b->at.guard, *undecided = NULL;
     for (int i = 0; i < l->nargs; i++) {
-        if (may_ask(l->args[i]) || may_ask(r->args[i]))
+        if (may_have_call(l->args[i]) || may_have_call(r->args[i]))
             b->at.guard = expr_and(b->mem, guard, undecided);
         bool ok = bind_pair(b, l->args[i], r->args[i], i + 1 < l->nargs ? times : 1, &pairs[i]);
         b->at.guard = guard;
@@ -528,7 +530,7 @@ static expr *bind_row_between(binder *b, const node *n) {
                           compared(b, OP_LE, n->args[0], n->args[2]));
     expr *x = bind_repeated(b, both, 2);
     if (x && expr_is_volatile(x)) {
-        fail_node(b, n, "BETWEEN is not offered for rows of what is drawn");
+        fail_node(b, n, "BETWEEN for rows does not support random()");
         return NULL;
     }
     return x;
@@ -561,7 +563,7 @@ static expr *bind_row_in(binder *b, const node *n, bool searched) {
         if (!(left[i] = bind_repeated(b, l->args[i], 2 * nrows)))
             return NULL;
         if (nrows > 1 && draw && expr_is_volatile(left[i])) {
-            fail_node(b, l->args[i], "IN takes one value that is drawn, not two");
+            fail_node(b, l->args[i], "only one value of the row before IN may use random()");
             return NULL;
         }
         if (nrows > 1 && !draw)
@@ -581,7 +583,7 @@ static expr *bind_row_in(binder *b, const node *n, bool searched) {
         any[k] = expr_chain(b->mem, OP_AND, &equal[k * width], width);
     }
     int nall = 0;
-    bool long_list = nrows >= HASHED_ROWS && !draw && !may_ask(l);
+    bool long_list = nrows >= HASHED_ROWS && !draw && !may_have_call(l);
     expr *hashed = long_list ? bind_in_rows(b, equal, nrows, width) : NULL;
     for (int i = 0; i < width && nrows > 1 && (searched || !hashed); i++)
         if ((all[nall] = one_of(b, equal, nrows, width, i)) != NULL)
@@ -606,16 +608,16 @@ static expr *bind_case(binder *b, const node *n) {
     expr *none_before = NULL;
     for (int i = 0; i < branches; i++) {
         const node *when = n->args[at + 2 * i], *then = n->args[at + 2 * i + 1];
-        b->at.verdict = operand ? VERDICT_ANY : VERDICT_TRUE;
+        b->at.truth = operand ? TRUTH_ANY : TRUTH_TRUE;
         expr *condition = bind_guarded(b, when, none_before);
-        b->at.verdict = VERDICT_ANY;
+        b->at.truth = TRUTH_ANY;
         if (condition)
             condition = operand ? comparison(b, OP_EQ, operand, condition, when)
                                 : to_condition(b, condition);
         if (!condition)
             return NULL;
         x->args[2 * i] = condition;
-        expr *here = may_ask(then) ? expr_and(b->mem, none_before, condition) : NULL;
+        expr *here = may_have_call(then) ? expr_and(b->mem, none_before, condition) : NULL;
         if (!(values[i] = bind_guarded(b, then, here)))
             return NULL;
         none_before = expr_and(b->mem, none_before, is_true(b, condition, true));
@@ -650,15 +652,15 @@ static expr *bind_kind(binder *b, const node *n, value_type used) {
     case NODE_COLUMN:
         return bind_column(b, n);
     case NODE_STAR:
-        fail_node(b, n, "* stands for columns only in a select list and in LLM()");
+        fail_node(b, n, "* is allowed only in a select list and in LLM()");
         return NULL;
     case NODE_DEFAULT:
-        fail_node(b, n, "DEFAULT has a meaning only in INSERT … VALUES");
+        fail_node(b, n, "DEFAULT is allowed only in INSERT … VALUES");
         return NULL;
     case NODE_OP:
         return bind_op(b, n);
     case NODE_ROW:
-        fail_node(b, n, "a row of values stands only in comparisons, BETWEEN and IN");
+        fail_node(b, n, "a row of values is allowed only in comparisons, BETWEEN and IN");
         return NULL;
     case NODE_BETWEEN:
         return bind_between(b, n);
@@ -690,17 +692,17 @@ expr *bind_constant(binder *b, const node *n, const char *what) {
     return x ? to_number(b, x, what) : NULL;
 }
 
-static bool heeds_verdict(const node *n) {
+static bool uses_truth(const node *n) {
     return n->kind == NODE_IN ||
            (n->kind == NODE_OP && (n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT));
 }
 
 expr *bind_as(binder *b, const node *n, value_type used) {
-    verdict matters = b->at.verdict;
-    if (!heeds_verdict(n))
-        b->at.verdict = VERDICT_ANY;
+    truth_context matters = b->at.truth;
+    if (!uses_truth(n))
+        b->at.truth = TRUTH_ANY;
     expr *x = count_copies(b, n) ? bind_kind(b, n, used) : NULL;
-    b->at.verdict = matters;
+    b->at.truth = matters;
     if (!x || b->view_depth > 0)
         return x;
     if (x->pos < 0)

@@ -17,7 +17,7 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
         return 0;
     if (names->n > ncols) {
         ident *extra = names->items[ncols];
-        return fail_ident(b, *extra, "%.*s has %d column%s, %d names are given", (int)table.n,
+        return fail_ident(b, *extra, "%.*s has %d column%s, but %d names are given", (int)table.n,
                           table.p, ncols, ncols == 1 ? "" : "s", names->n);
     }
     for (int i = 0; i < names->n; i++)
@@ -40,8 +40,8 @@ static int expose(binder *b, const rel *r, str alias, const list *columns, scope
 
 static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
     if (alias.n && scope_has_table(s, alias)) {
-        fail(b, ERR_BIND, pos, len, "\"%.*s\" stands twice in FROM", (int)alias.n, alias.p);
-        err_hint(b->e, "give one of them another name: AS");
+        fail(b, ERR_BIND, pos, len, "\"%.*s\" appears twice in FROM", (int)alias.n, alias.p);
+        err_hint(b->e, "rename one of them with AS");
         return ERR_BIND;
     }
     return 0;
@@ -71,14 +71,14 @@ int bind_scan(binder *b, const table_def *t, str alias, const list *columns, boo
     if (!status && rowid && taken)
         s->n--;
     else if (!status && rowid)
-        s->cols[s->n - 1].secret = true;
+        s->cols[s->n - 1].hidden_column = true;
     return status;
 }
 
 static int bind_view(binder *b, const view_def *v, str alias, const list *columns, scope *s,
                      rel **out) {
     if (b->view_depth >= MAX_VIEW_DEPTH)
-        return fail(b, ERR_LIMIT, -1, 0, "views stand in views more than %d deep at \"%.*s\"",
+        return fail(b, ERR_LIMIT, -1, 0, "views are nested more than %d deep at \"%.*s\"",
                     MAX_VIEW_DEPTH, (int)v->name.n, v->name.p);
     const struct {
         int view_depth;
@@ -93,7 +93,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     rel *r = NULL;
     int status = sql_parse(v->sql, b->mem, &tree, &inner);
     if (!status && tree.ast->kind != AST_QUERY)
-        status = err_set(&inner, ERR_CORRUPT, "it is no query");
+        status = err_set(&inner, ERR_CORRUPT, "it is not a query");
     if (!status) {
         b->view_depth++;
         b->view = v->name;
@@ -139,7 +139,7 @@ static void find_volatile(rel_visit *v, expr **x) {
 /* Whether NOT MATERIALIZED makes this reference one that binds the query anew: the first takes what
  * was bound already, and all have the same rows of what is drawn or reads itself. Beyond so many it
  * is shared after all, since CTEs that read each other twice double with each. */
-static bool inlines(const binder *b, const cte_binding *c) {
+static bool is_inlined(const binder *b, const cte_binding *c) {
     enum { MOST = 64 };
     bool is_volatile = false;
     rel_visit v = {.on_expr = find_volatile, .ctx = &is_volatile};
@@ -168,7 +168,7 @@ static int bind_inlined(binder *b, const cte_binding *c, str alias, const list *
 
 static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s,
                     rel **out) {
-    if (inlines(b, c))
+    if (is_inlined(b, c))
         return bind_inlined(b, c, alias, columns, s, out);
     const rel *from = c->working ? c->working : c->bound;
     rel *r = c->working ? working_rows(b, c) : rel_shared(b->mem, c->bound, c->number);
@@ -207,8 +207,8 @@ static void hint_table(binder *b, str name) {
     if (own && str_equal_nocase(own->name.name, name)) {
         int n2 = (int)BASE_MIN(name.n, (size_t)60);
         err_hint(b->e,
-                 own->recursive ? "a recursion is SELECT … UNION ALL SELECT … FROM %.*s"
-                                : "WITH RECURSIVE %.*s … may read itself",
+                 own->recursive ? "write a recursive CTE as SELECT … UNION ALL SELECT … FROM %.*s"
+                                : "write WITH RECURSIVE %.*s … for a CTE that reads itself",
                  n2, name.p);
         return;
     }
@@ -226,12 +226,12 @@ static void hint_table(binder *b, str name) {
         err_hint(b->e, "did you mean \"%s\"?", meant);
     else if (str_equal_nocase(name, STR("sqlite_master")) ||
              str_equal_nocase(name, STR("sqlite_schema")))
-        err_hint(b->e, "SHOW TABLES lists the tables, .schema how they were made");
+        err_hint(b->e, "use SHOW TABLES to list the tables, .schema for their definitions");
     else if (memchr(name.p, '.', name.n))
-        err_hint(b->e, "a file stands in single quotes: FROM '%.*s'",
+        err_hint(b->e, "write a file name in single quotes: FROM '%.*s'",
                  (int)BASE_MIN(name.n, (size_t)100), name.p);
     else if (n == 0)
-        err_hint(b->e, "there are no tables yet: CREATE TABLE, or FROM 'file.csv'");
+        err_hint(b->e, "there are no tables yet: use CREATE TABLE, or FROM 'file.csv'");
 }
 
 bool is_system_table(const binder *b, str name) {
@@ -289,7 +289,7 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     csv *file;
     err problem = {0};
     if (memchr(f->path.p, 0, f->path.n) || f->path.n == 0)
-        return fail(b, ERR_IO, f->pos, f->len, "that is no file name");
+        return fail(b, ERR_IO, f->pos, f->len, "this is not a valid file name");
     int status = csv_open(arena_strndup(b->mem, f->path.p, f->path.n), &now, &file, &problem);
     if (status) {
         fail(b, problem.code, f->pos, f->len, "%s", problem.message);
@@ -321,14 +321,14 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
 static int no_table_function(binder *b, const from_item *f) {
     static const struct {
         const char *name, *instead;
-    } others[] = {{"range", "generate_series(0, 9) counts to its last number"},
-                  {"read_csv", "a file is a table by itself: FROM 'f.csv'"},
-                  {"read_csv_auto", "a file is a table by itself: FROM 'f.csv'"},
+    } others[] = {{"range", "use generate_series(0, 9): its last number is included"},
+                  {"read_csv", "read a file directly: FROM 'f.csv'"},
+                  {"read_csv_auto", "read a file directly: FROM 'f.csv'"},
                   {"read_json", "kvasir reads CSV and TSV: FROM 'f.csv'"},
                   {"read_json_auto", "kvasir reads CSV and TSV: FROM 'f.csv'"},
                   {"read_parquet", "kvasir reads CSV and TSV: FROM 'f.csv'"}};
     fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
-    err_hint(b->e, "the only one is %s", table_function()->signature);
+    err_hint(b->e, "the only table function is %s", table_function()->signature);
     for (size_t i = 0; i < BASE_COUNT(others); i++)
         if (str_equal_nocase(f->name.name, str_from(others[i].name)))
             err_hint(b->e, "%s", others[i].instead);
@@ -350,7 +350,7 @@ static bool names_column(const node *n) {
 }
 
 static int no_constant(binder *b, const node *n) {
-    return fail_node(b, n, "a series is made of whole numbers that are constants");
+    return fail_node(b, n, "the arguments of generate_series() must be constant whole numbers");
 }
 
 /* generate_series(first, last [, step]), as psql, duckdb and sqlite3 have it; of NULL it is empty. */
@@ -361,13 +361,13 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
     if (!str_equal_nocase(f->name.name, str_from(info->name)))
         return no_table_function(b, f);
     if (f->args.n < info->min_args || f->args.n > info->max_args)
-        return fail(b, ERR_BIND, f->pos, f->len, "%s() takes a first and a last number, and a step",
-                    info->name);
+        return fail(b, ERR_BIND, f->pos, f->len,
+                    "%s() takes a first number, a last number and an optional step", info->name);
     for (int i = 0; i < f->args.n; i++) {
         const node *n = f->args.items[i];
         if (names_column(n))
             return no_constant(b, n);
-        expr *x = bind_constant(b, n, "a series");
+        expr *x = bind_constant(b, n, "generate_series()");
         if (!x)
             return (int)b->e->code;
         if (x->kind != EXPR_LITERAL || x->literal.type == TYPE_REAL)
@@ -376,7 +376,7 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
         given[i] = x->literal.i;
     }
     if (!null && given[2] == 0)
-        return fail_node(b, f->args.items[2], "the step of a series cannot be zero");
+        return fail_node(b, f->args.items[2], "the step of generate_series() cannot be zero");
     rel *r = *out = rel_make(b->mem, REL_SERIES, 1);
     r->series = (series){.first = given[0], .step = given[2]};
     r->series.count = null ? 0 : series_count(given[0], given[1], given[2]);
@@ -403,7 +403,7 @@ conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) 
     lift *before = b->at.lift;
     for (int i = 0; i < nodes.n; i++) {
         b->at.lift = &all[i].steps;
-        all[i].value = bind_condition(b, nodes.items[i], VERDICT_TRUE);
+        all[i].value = bind_condition(b, nodes.items[i], TRUTH_TRUE);
         if (!all[i].value) {
             b->at.lift = before;
             return NULL;
@@ -418,7 +418,8 @@ conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) 
 
 static bool has_name(const scope *s, int from, int to, str name) {
     for (int k = from; k < to; k++)
-        if (!s->cols[k].merged && !s->cols[k].secret && str_equal_nocase(s->cols[k].name, name))
+        if (!s->cols[k].merged && !s->cols[k].hidden_column &&
+            str_equal_nocase(s->cols[k].name, name))
             return true;
     return false;
 }
@@ -427,7 +428,7 @@ static bool has_name(const scope *s, int from, int to, str name) {
 static int natural_columns(binder *b, const from_item *f, const scope *s, int split, list *out) {
     for (int k = 0; k < split; k++) {
         const scope_column *c = &s->cols[k];
-        if (c->merged || c->secret || has_name(s, 0, k, c->name) ||
+        if (c->merged || c->hidden_column || has_name(s, 0, k, c->name) ||
             !has_name(s, split, s->n, c->name))
             continue;
         ident *name = ARENA_NEW(b->mem, ident);
@@ -436,8 +437,8 @@ static int natural_columns(binder *b, const from_item *f, const scope *s, int sp
     }
     if (out->n)
         return 0;
-    fail_ident(b, f->natural, "NATURAL: no column of the left side has its name on the right side");
-    err_hint(b->e, "every row with every row is CROSS JOIN");
+    fail_ident(b, f->natural, "NATURAL JOIN: the two sides have no column name in common");
+    err_hint(b->e, "use CROSS JOIN to combine every row with every row");
     return ERR_BIND;
 }
 
@@ -558,10 +559,10 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     if ((status = bind_from(b, f->right, &both, &right)) != 0)
         return status;
     if (f->on) {
-        const scope *beside = b->beside;
-        b->beside = s;
+        const scope *beside = b->comma_tables;
+        b->comma_tables = s;
         status = join_on(b, f, &both, left, right, out);
-        b->beside = beside;
+        b->comma_tables = beside;
     } else {
         expr *predicate = NULL;
         list columns = f->using_columns;

@@ -23,8 +23,8 @@ static expr *bind_key(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind != NODE_LITERAL || n->literal.type != TYPE_INTEGER)
         return bind_expr(b, n);
     if (n->literal.i < 1 || n->literal.i > nouts) {
-        fail_node(b, n, "GROUP BY %lld: there %s %d column%s", (long long)n->literal.i,
-                  nouts == 1 ? "is" : "are", nouts, nouts == 1 ? "" : "s");
+        fail_node(b, n, "GROUP BY %lld: the select list has %d column%s", (long long)n->literal.i,
+                  nouts, nouts == 1 ? "" : "s");
         return NULL;
     }
     const output *o = &outs[n->literal.i - 1];

@@ -23,8 +23,8 @@ typedef struct scope_column {
     str table, name;
     int id;
     value_type type;
-    bool merged; /* the right column of USING: found only by its table's name */
-    bool secret; /* rowid: never part of a star */
+    bool merged;        /* the right column of USING: found only by its table's name */
+    bool hidden_column; /* rowid: never part of a star */
 } scope_column;
 
 typedef struct step step;
@@ -146,7 +146,7 @@ typedef struct windowing {
 } windowing;
 
 /* What of a condition matters where it stands: NULL is as good as FALSE where only TRUE does. */
-typedef enum verdict { VERDICT_ANY, VERDICT_TRUE, VERDICT_FALSE } verdict;
+typedef enum truth_context { TRUTH_ANY, TRUTH_TRUE, TRUTH_FALSE } truth_context;
 
 /* Where an expression stands: what its names mean, what it may hold and where that goes. Who binds
  * something of another place keeps this one and puts it back. */
@@ -154,16 +154,16 @@ typedef struct bind_place {
     scope *scope;
     lift *lift;
     expr *guard;
-    verdict verdict;          /* of the AND, OR, NOT or IN that is bound next */
-    expr *inherited;          /* of the query being bound: the guard that all its calls have */
-    grouping *group;          /* aggregates are allowed and go here */
-    const char *no_aggregate; /* why not, where group is NULL */
-    const char *redraws;      /* what would evaluate a select item again, by its name */
-    windowing *windows;       /* window functions are allowed and were bound before */
-    const char *no_window;    /* why not, where windows is NULL; NULL: as no_aggregate says */
-    const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
-    bool returning;           /* subqueries here do not see the rows as they are written */
-    const output *aliases;    /* select items an unknown name may stand for */
+    truth_context truth;        /* of the AND, OR, NOT or IN that is bound next */
+    expr *inherited;            /* of the query being bound: the guard that all its calls have */
+    grouping *group;            /* aggregates are allowed and go here */
+    const char *no_aggregate;   /* why not, where group is NULL */
+    const char *reevaluated_by; /* what would evaluate a select item again, by its name */
+    windowing *windows;         /* window functions are allowed and were bound before */
+    const char *no_window;      /* why not, where windows is NULL; NULL: as no_aggregate says */
+    const char *refuse;         /* LLM calls and subqueries are refused here: "CHECK" */
+    bool returning;             /* subqueries here do not see the rows as they are written */
+    const output *aliases;      /* select items an unknown name may stand for */
     int naliases;
     const output *shown; /* the select list: LLM_PROB() takes a call by the name it has there */
     int nshown;
@@ -181,10 +181,11 @@ typedef struct binder {
     int view_depth; /* > 0: positions are another text's */
     str view;       /* whose text that is: the view at hand */
     bind_place at;
-    scope *hidden;       /* of the query around a recursion, which does not see it: for an error */
-    const scope *beside; /* of an ON: the tables before the comma, which it does not see */
-    str target;          /* of UPDATE … FROM: what the table that it changes is called */
-    const list *unseen;  /* select items whose aliases WHERE cannot see: for a hint */
+    scope
+        *recursion_outer; /* of the query around a recursion, which does not see it: for an error */
+    const scope *comma_tables; /* of an ON: the tables before the comma, which it does not see */
+    str target;                /* of UPDATE … FROM: what the table that it changes is called */
+    const list *where_aliases; /* select items whose aliases WHERE cannot see: for a hint */
     cte_binding *ctes;
     const cte *defining;    /* which is being bound: to hint at RECURSIVE */
     cte_binding *recursion; /* whose query is about to be bound */
@@ -218,7 +219,7 @@ int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
 /* Hints at a select item of that name, which WHERE cannot see; false: there is none. */
-bool hint_unseen(binder *b, const node *n);
+bool hint_select_alias(binder *b, const node *n);
 
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
@@ -227,7 +228,7 @@ expr *bind_expr(binder *b, const node *n);
 expr *bind_as(binder *b, const node *n, value_type used);
 /* current_date and the like: a function without parentheses, where no quotes make it a name. */
 bool is_time_word(str name, function_id *function);
-expr *bind_condition(binder *b, const node *n, verdict matters);
+expr *bind_condition(binder *b, const node *n, truth_context matters);
 expr *bind_call(binder *b, const node *n);
 bool node_has_aggregate(const node *n); /* one that groups: without OVER */
 bool window_has_aggregate(const window_spec *w);
@@ -368,7 +369,7 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
 /* Sets what the call returns: as RETURNS says, or by the uses known so far. */
-int llm_give_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
+int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
 /* After a pass without an error: gives the calls that were used as texts their answers. false: a
  * call was bound as another type than its uses show, or is used wrongly; the next pass knows. */
 bool llm_types_fit(binder *b);

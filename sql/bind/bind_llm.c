@@ -107,7 +107,7 @@ static int add_star(binder *b, fields *f, const node *n) {
     int before = f->n;
     for (int i = 0; b->at.scope && i < b->at.scope->n; i++) {
         const scope_column *c = &b->at.scope->cols[i];
-        if (c->secret ||
+        if (c->hidden_column ||
             (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
             continue;
         add_field(b, f, expr_column(b->mem, c->id, c->type, c->name), c->name, c->table, n);
@@ -115,7 +115,7 @@ static int add_star(binder *b, fields *f, const node *n) {
     if (f->n > before)
         return 0;
     if (!n->qualifier.name.n)
-        return fail_node(b, n, "* stands for no column here: there is no FROM");
+        return fail_node(b, n, "* has no columns here: the query has no FROM");
     fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
                n->qualifier.name.p);
     return ERR_BIND;
@@ -136,8 +136,8 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
         return 0;
     }
     if (n->kind != NODE_COLUMN) {
-        fail_node(b, n, "a field of LLM() that is no column needs a name");
-        err_hint(b->e, "write: … AS name");
+        fail_node(b, n, "a field of LLM() that is not a column needs a name");
+        err_hint(b->e, "name it: expression AS name");
         return ERR_BIND;
     }
     /* as the table writes it, however the query does: REVIEW is no other question */
@@ -162,7 +162,7 @@ static int distinguish(binder *b, fields *f) {
             if (str_equal_nocase(f->names[i], f->names[k])) {
                 fail(b, ERR_BIND, f->positions[k], f->lengths[k],
                      "LLM() has two fields named \"%.*s\"", (int)f->names[k].n, f->names[k].p);
-                err_hint(b->e, "give one another name: AS");
+                err_hint(b->e, "rename one of them with AS");
                 return ERR_BIND;
             }
     return 0;
@@ -186,13 +186,15 @@ static int unknown_field(binder *b, const fields *f, str name, const node *promp
                      prompt->literal.s.n + 2; /* no doubled quotes: offsets are the text's */
     int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos,
         len = exact ? (int)name.n : prompt->len;
-    fail(b, ERR_BIND, pos, len, "the prompt names {%.*s}, which is no field of the call",
+    fail(b, ERR_BIND, pos, len, "the prompt uses {%.*s}, which is not a field of the call",
          (int)BASE_MIN(name.n, (size_t)80), name.p);
     const char *meant = str_nearest(name, names, (size_t)f->n);
     if (meant)
-        err_hint(b->e, "did you mean {%s}? A brace itself is written {{", meant);
+        err_hint(b->e, "did you mean {%s}? write {{ for a literal brace", meant);
     else
-        err_hint(b->e, "fields follow the prompt: LLM('…', column); a brace itself is written {{");
+        err_hint(
+            b->e,
+            "list the fields after the prompt: LLM('…', column); write {{ for a literal brace");
     return ERR_BIND;
 }
 
@@ -258,8 +260,8 @@ static int read_prompt(binder *b, llm_call *call, const fields *f, const node *p
         }
         const char *close = memchr(s.p + i, '}', s.n - i);
         if (!close) {
-            status = fail_node(b, prompt, "a { in the prompt is never closed");
-            err_hint(b->e, "a brace itself is written {{");
+            status = fail_node(b, prompt, "a { in the prompt has no matching }");
+            err_hint(b->e, "write {{ for a literal brace");
             break;
         }
         str name = {s.p + i + 1, (size_t)(close - s.p) - i - 1};
@@ -279,12 +281,12 @@ static int read_prompt(binder *b, llm_call *call, const fields *f, const node *p
 
 static int bind_prompt(binder *b, const node *n, value *out) {
     if (n->nargs == 0) {
-        fail_node(b, n, "LLM() takes a prompt first");
+        fail_node(b, n, "LLM() needs a prompt as its first argument");
         err_hint(b->e, "LLM('Is {review} positive?', review)");
         return ERR_BIND;
     }
     if (n->args[0]->kind == NODE_STAR || n->names[0].name.n) {
-        fail_node(b, n->args[0], "the first argument of LLM() is the prompt");
+        fail_node(b, n->args[0], "the first argument of LLM() must be the prompt");
         return ERR_BIND;
     }
     expr *x = n->args[0]->kind == NODE_COLUMN ? NULL : bind_expr(b, n->args[0]);
@@ -292,8 +294,9 @@ static int bind_prompt(binder *b, const node *n, value *out) {
         return (int)b->e->code;
     if (!x || x->kind != EXPR_LITERAL) {
         fail_node(b, n->args[0], "the prompt must be a constant text");
-        err_hint(b->e,
-                 "what differs by row goes in as a field: LLM('… {name} …', expression AS name)");
+        err_hint(
+            b->e,
+            "pass a value that differs by row as a field: LLM('… {name} …', expression AS name)");
         return ERR_BIND;
     }
     if (!expr_is_null(x) && x->type != TYPE_TEXT)
@@ -333,14 +336,14 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
         if (meant)
             err_hint(b->e, "did you mean \"%s\"?", meant);
         else
-            err_hint(b->e, "CREATE MODEL %.*s FROM 'file.gguf' makes it known",
+            err_hint(b->e, "register it with CREATE MODEL %.*s FROM 'file.gguf'",
                      (int)BASE_MIN(n->name.name.n, (size_t)80), n->name.name.p);
         return ERR_BIND;
     }
     value v;
     int status = option_constant(b, o, TYPE_TEXT, &v);
     if (!status && v.s.n == 0)
-        return fail_node(b, n, "a model has a name");
+        return fail_node(b, n, "the name of a model cannot be empty");
     if (!status)
         call->model = v.s;
     return status;
@@ -354,7 +357,7 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     if (status)
         return status;
     if (v.s.n == 0)
-        return fail_node(b, o->value, "a text that ends answers is not empty");
+        return fail_node(b, o->value, "a stop text cannot be empty");
     if (call->nstop == MOST)
         return fail_node(b, o->value, "a call has at most %d stop texts", MOST);
     if (!call->stop)
@@ -374,7 +377,7 @@ static int option_once(binder *b, const llm_option *o, const llm_call *call, con
                    {STR("examples"), examples != NULL}};
     for (size_t i = 0; i < BASE_COUNT(options); i++)
         if (options[i].given && str_equal_nocase(o->name.name, options[i].name))
-            return fail_ident(b, o->name, "the call has %s twice", options[i].name.p);
+            return fail_ident(b, o->name, "the call has the option %s twice", options[i].name.p);
     return 0;
 }
 
@@ -388,7 +391,7 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
         if ((status = option_constant(b, o, TYPE_INTEGER, &v)) != 0)
             return status;
         if (v.i < 1 || v.i > 1000000)
-            return fail_node(b, o->value, "max_tokens is between 1 and 1,000,000");
+            return fail_node(b, o->value, "max_tokens must be between 1 and 1,000,000");
         call->max_tokens = (int)v.i;
         return 0;
     }
@@ -396,7 +399,7 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
         if ((status = option_constant(b, o, TYPE_REAL, &v)) != 0)
             return status;
         if (!(v.r >= 0 && v.r <= 100))
-            return fail_node(b, o->value, "temperature is between 0 and 100");
+            return fail_node(b, o->value, "temperature must be between 0 and 100");
         call->temperature = v;
         return 0;
     }
@@ -433,11 +436,11 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
         }
     }
     if (answer < 0) {
-        fail_node(b, n, "examples need a column named answer");
+        fail_node(b, n, "the examples need a column named answer");
         return ERR_BIND;
     }
     if (call->nexample_fields == 0 && f->n > 0) {
-        fail_node(b, n, "examples have none of the call's fields as a column");
+        fail_node(b, n, "no column of the examples has the name of a field of the call");
         err_hint(b->e, "the first field is \"%.*s\"", (int)BASE_MIN(f->names[0].n, (size_t)80),
                  f->names[0].p);
         return ERR_BIND;
@@ -460,7 +463,7 @@ static void note_use(rel_visit *v, llm_use *u) {
 }
 
 /* What WITH names was bound where it stands, and may ask there. */
-static bool asks(rel *r) {
+static bool has_llm_use(rel *r) {
     bool found = false;
     rel_visit v = {.on_use = note_use, .ctx = &found};
     rel_walk(r, &v);
@@ -470,19 +473,19 @@ static bool asks(rel *r) {
 static int bind_examples(binder *b, const node *n, const fields *f, llm_call *call) {
     bool is_name = n->kind == NODE_COLUMN && !n->qualifier.name.n;
     if (!is_name && n->kind != NODE_SUBQUERY)
-        return fail_node(b, n, "examples => names a table or view, or is a query in parentheses");
+        return fail_node(b, n, "examples => takes a table, a view or a query in parentheses");
     bind_place before = b->at;
     scope own = {.outer = NULL};
     rel *r = NULL;
     b->at.scope = NULL;
-    b->at.refuse = "the examples' own query";
+    b->at.refuse = "the examples query";
     int status =
         is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
     b->at = before;
-    if (status || !asks(r))
+    if (status || !has_llm_use(r))
         return status ? status : example_columns(b, n, f, call, r);
-    fail_node(b, n, "an LLM call is not allowed in the examples' own query");
-    err_hint(b->e, "CREATE TABLE … AS SELECT … keeps its answers for use as examples");
+    fail_node(b, n, "an LLM call is not allowed in the examples query");
+    err_hint(b->e, "store the answers first: CREATE TABLE … AS SELECT …");
     return ERR_BIND;
 }
 
@@ -580,7 +583,7 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     call->len = b->view_depth ? 0 : n->len;
     int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);
     if (!status)
-        status = llm_give_type(b, n, call, uses);
+        status = llm_set_type(b, n, call, uses);
     if (!status && examples)
         status = bind_examples(b, examples, f, call);
     return status;
@@ -600,11 +603,11 @@ static const llm_option *text_option(const node *n, const llm_call *call) {
 }
 
 static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
-    fail_ident(b, o->name, "%.*s does nothing to an answer of type %s%s", (int)o->name.name.n,
+    fail_ident(b, o->name, "%.*s has no effect on an answer of type %s%s", (int)o->name.name.n,
                o->name.name.p, llm_returns_name(call->returns),
-               call->by_use ? ", which this is by use" : "");
-    err_hint(b->e, "a typed answer is the likeliest that its type allows; LLM(…) RETURNS TEXT "
-                   "takes the option");
+               call->by_use ? " (inferred from its use)" : "");
+    err_hint(b->e, "drop the option, or write LLM(…) RETURNS TEXT: an answer of another type is "
+                   "always the most likely one");
     return ERR_BIND;
 }
 
@@ -638,10 +641,10 @@ static expr *bind_answer(binder *b, const node *n, bool prob, const node *named,
     if (bind_parts(b, n, call, &f, &examples))
         return NULL;
     if (named && any_volatile(&f)) {
-        fail_node(b, named,
-                  "what \"%.*s\" asks is drawn anew wherever it is named: LLM_PROB() would be of "
-                  "another answer",
-                  (int)named->name.name.n, named->name.name.p);
+        fail_node(
+            b, named,
+            "\"%.*s\" has a field that is not deterministic: LLM_PROB() would rate another answer",
+            (int)named->name.name.n, named->name.name.p);
         return NULL;
     }
     int before = b->calls.n;

@@ -77,7 +77,7 @@ static bool may_hold_subquery(binder *b, const node *n) {
 static int give_columns(binder *b, const node *n, rel *r, int count) {
     if (r->ncols == count)
         return 0;
-    return fail_node(b, n, "the subquery must give %s column%s, not %d",
+    return fail_node(b, n, "the subquery must return %s column%s, not %d",
                      count == 1 ? "one" : arena_printf(b->mem, "%d", count), count == 1 ? "" : "s",
                      r->ncols);
 }
@@ -240,7 +240,7 @@ static int limit_value(binder *b, const node *n, const char *what, int64_t *out)
     b->at = before;
     if (x && x->kind == EXPR_LITERAL && x->literal.type == TYPE_REAL &&
         x->literal.r != floor(x->literal.r))
-        return fail_node(b, n, "%s is a whole number", what);
+        return fail_node(b, n, "%s must be a whole number", what);
     if (!x || !(x = to_type_implicit(b, x, TYPE_INTEGER, what)))
         return (int)b->e->code;
     if (x->kind != EXPR_LITERAL)
@@ -307,7 +307,7 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
     int before = *count;
     for (int i = 0; i < s->n; i++) {
         const scope_column *c = &s->cols[i];
-        if (c->secret ||
+        if (c->hidden_column ||
             (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
             continue;
         outs[(*count)++] = (output){.col = c, .name = c->name, .qualifier = c->table};
@@ -369,8 +369,8 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind == NODE_LITERAL && n->literal.type == TYPE_INTEGER) {
         if (n->literal.i >= 1 && n->literal.i <= nouts)
             return (int)n->literal.i - 1;
-        fail_node(b, n, "ORDER BY %lld: there %s %d column%s", (long long)n->literal.i,
-                  nouts == 1 ? "is" : "are", nouts, nouts == 1 ? "" : "s");
+        fail_node(b, n, "ORDER BY %lld: the select list has %d column%s", (long long)n->literal.i,
+                  nouts, nouts == 1 ? "" : "s");
         return -2;
     }
     if (n->kind != NODE_COLUMN || n->qualifier.name.n)
@@ -415,7 +415,7 @@ static int bind_order(binder *b, query *q, const output *outs, int nouts, orderi
                 o->outputs[i] = k;
         if (o->outputs[i] < 0 && q->distinct)
             return fail_node(b, item->value,
-                             "with DISTINCT, ORDER BY may only name selected columns");
+                             "with SELECT DISTINCT, ORDER BY can use only selected columns");
     }
     return 0;
 }
@@ -589,10 +589,10 @@ static int bind_select(binder *b, query *q, rel **out) {
         r = rel_one_row(b->mem);
     b->at.scope = &s;
     if (!status && q->where) {
-        const list *before = b->unseen;
-        b->unseen = &q->items;
+        const list *before = b->where_aliases;
+        b->where_aliases = &q->items;
         status = bind_conjuncts(b, q->where, &r);
-        b->unseen = before;
+        b->where_aliases = before;
     }
     output *outs = NULL;
     int nouts = 0;
@@ -645,7 +645,7 @@ static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
             fail(b, ERR_BIND, q->pos, q->len,
                  "column %d of %s is %s on one side and %s on the other", i + 1, set_op_sql(q->op),
                  type_name(x), type_name(y));
-            err_hint(b->e, "CAST(… AS %s) converts", type_name(x == TYPE_TEXT ? y : x));
+            err_hint(b->e, "convert it with CAST(… AS %s)", type_name(x == TYPE_TEXT ? y : x));
             return ERR_BIND;
         }
         types[i] = x || y ? BASE_MAX(x, y) : BASE_MAX(l->cols[i].type, r->cols[i].type);
@@ -694,7 +694,8 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
 
 static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel **out) {
     if (l->ncols != r->ncols)
-        return fail(b, ERR_BIND, pos, len, "%s needs as many columns on both sides: %d and %d",
+        return fail(b, ERR_BIND, pos, len,
+                    "%s needs the same number of columns on both sides, not %d and %d",
                     set_op_sql(q->op), l->ncols, r->ncols);
     value_type *types = ARENA_ARRAY(b->mem, value_type, l->ncols);
     int status = setop_types(b, q, l, r, types);
@@ -743,8 +744,8 @@ static int bind_with(binder *b, query *q) {
         cte *def = q->with.items[i];
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(((cte *)q->with.items[k])->name.name, def->name.name))
-                return fail_ident(b, def->name, "WITH names \"%.*s\" twice", (int)def->name.name.n,
-                                  def->name.name.p);
+                return fail_ident(b, def->name, "WITH defines \"%.*s\" twice",
+                                  (int)def->name.name.n, def->name.name.p);
         cte_binding *c = ARENA_NEW(b->mem, cte_binding);
         c->def = def;
         c->outer = b->ctes;

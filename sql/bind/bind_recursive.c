@@ -94,7 +94,7 @@ static int count_working(const rel *r, int number) {
 }
 
 /* What stands over the working rows that may not; NULL: nothing. */
-static const char *obstacle(const rel *r, int number) {
+static const char *invalid_place(const rel *r, int number) {
     while (r->kind != REL_WORKING) {
         bool in_right = r->right && count_working(r->right, number) > 0;
         switch (r->kind) {
@@ -141,26 +141,27 @@ static void find_call(rel_visit *v, llm_use *u) {
 static int check_part(binder *b, const cte_binding *c, const query *term, rel *r) {
     ident name = c->def->name;
     int n = (int)name.name.n, times = count_working(r, c->number);
-    const char *where = times == 1 ? obstacle(r, c->number) : NULL;
+    const char *where = times == 1 ? invalid_place(r, c->number) : NULL;
     call_search s = {NULL};
     rel_visit v = {.on_use = find_call, .ctx = &s};
     rel_walk(r, &v);
     if (s.call) {
         fail(b, ERR_UNSUPPORTED, s.call->pos, s.call->len,
-             "an LLM call cannot stand in the recursive part of \"%.*s\"", n, name.name.p);
-        err_hint(b->e, "ask about the rows that the recursion gives");
+             "an LLM call is not allowed in the recursive part of \"%.*s\"", n, name.name.p);
+        err_hint(b->e, "use LLM() in the query that reads the recursive CTE");
         return ERR_UNSUPPORTED;
     }
     if (times == 1 && !where)
         return 0;
     if (times == 1)
-        fail(b, ERR_UNSUPPORTED, term->pos, term->len, "a recursion cannot read \"%.*s\" %s", n,
-             name.name.p, where);
+        fail(b, ERR_UNSUPPORTED, term->pos, term->len, "a recursive part cannot read \"%.*s\" %s",
+             n, name.name.p, where);
     else
         fail(b, ERR_UNSUPPORTED, term->pos, term->len,
-             "a recursive part of \"%.*s\" reads it once, not %d times", n, name.name.p, times);
+             "a recursive part of \"%.*s\" must read it exactly once, not %d times", n, name.name.p,
+             times);
     if (where && strcmp(where, "under DISTINCT") == 0)
-        err_hint(b->e, "UNION, without ALL, keeps each row once");
+        err_hint(b->e, "use UNION without ALL to drop duplicate rows");
     return ERR_UNSUPPORTED;
 }
 
@@ -172,7 +173,8 @@ static int fit_types(binder *b, const query *term, const rel *first, rel **part)
     value_type *types = ARENA_ARRAY(b->mem, value_type, first->ncols);
     if (r->ncols != first->ncols)
         return fail(b, ERR_BIND, term->pos, term->len,
-                    "UNION needs as many columns on both sides: %d and %d", first->ncols, r->ncols);
+                    "UNION needs the same number of columns on both sides, not %d and %d",
+                    first->ncols, r->ncols);
     for (int i = 0; i < first->ncols; i++) {
         value_type to = types[i] = first->cols[i].type, from = r->cols[i].type;
         bool null = from == TYPE_NULL || id_of(b, r->cols[i].id)->is_null;
@@ -182,10 +184,10 @@ static int fit_types(binder *b, const query *term, const rel *first, rel **part)
         if (null || from == to || widens)
             continue;
         fail(b, ERR_BIND, term->pos, term->len,
-             "column %d is %s in the first part of the recursion and %s in the next", i + 1,
+             "column %d is %s in the first part of the recursion and %s in a recursive part", i + 1,
              type_name(to), type_name(from));
-        err_hint(b->e, "CAST(… AS %s) in the first part, or AS %s in the next", type_name(from),
-                 type_name(to));
+        err_hint(b->e, "use CAST(… AS %s) in the first part, or CAST(… AS %s) in the recursive one",
+                 type_name(from), type_name(to));
         return ERR_BIND;
     }
     *part = cast_columns(b, r, types);
@@ -218,23 +220,25 @@ static int check_shape(binder *b, const cte_binding *c, const query *q, int at) 
     const query *term = q->terms.items[at];
     if (at == 0 || (q->op != SETOP_UNION_ALL && q->op != SETOP_UNION)) {
         fail(b, ERR_BIND, term->pos, term->len,
-             at == 0 ? "the first part of \"%.*s\" reads \"%.*s\", of which nothing is there yet"
-                     : "\"%.*s\" can be made of \"%.*s\" by UNION [ALL] alone",
+             at == 0 ? "the first part of \"%.*s\" cannot read \"%.*s\" itself"
+                     : "\"%.*s\" can read \"%.*s\" only through UNION or UNION ALL",
              (int)name.n, name.p, (int)name.n, name.p);
-        err_hint(b->e, "SELECT … UNION ALL SELECT … FROM %.*s", (int)BASE_MIN(name.n, (size_t)60),
-                 name.p);
+        err_hint(b->e, "write SELECT … UNION ALL SELECT … FROM %.*s",
+                 (int)BASE_MIN(name.n, (size_t)60), name.p);
         return ERR_BIND;
     }
     for (int i = at; i < q->terms.n; i++) {
         term = q->terms.items[i];
         if (!query_names(term, name))
             return fail(b, ERR_BIND, term->pos, term->len,
-                        "parts that read \"%.*s\" come last in it", (int)name.n, name.p);
+                        "a part that does not read \"%.*s\" must come before those that do",
+                        (int)name.n, name.p);
     }
     if (q->order_by.n) {
         const node *key = ((order_item *)q->order_by.items[0])->value;
-        fail_node(b, key, "a recursion has no ORDER BY of its own");
-        err_hint(b->e, "sort what reads \"%.*s\"", (int)BASE_MIN(name.n, (size_t)60), name.p);
+        fail_node(b, key, "a recursive CTE cannot have an ORDER BY");
+        err_hint(b->e, "put ORDER BY into the query that reads \"%.*s\"",
+                 (int)BASE_MIN(name.n, (size_t)60), name.p);
         return ERR_BIND;
     }
     return 0;
@@ -282,11 +286,11 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done) {
         return 0;
     if ((status = check_shape(b, c, q, at)) != 0)
         return status;
-    scope *outer = b->at.scope, *hidden = b->hidden;
+    scope *outer = b->at.scope, *hidden = b->recursion_outer;
     b->at.scope = NULL; /* it is one relation, whatever row of a query around it asks */
-    b->hidden = outer ? outer : hidden;
+    b->recursion_outer = outer ? outer : hidden;
     status = bind_recursion(b, c, q, at, out);
     b->at.scope = outer;
-    b->hidden = hidden;
+    b->recursion_outer = hidden;
     return status;
 }

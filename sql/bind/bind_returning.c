@@ -37,7 +37,7 @@ static void written_row(binder *b, const sql_stmt *s, str alias, const scope *fr
         named = named || str_equal_nocase(t->columns[i].name, STR("rowid"));
     }
     if (!named)
-        scope_add(b, row, alias, STR("rowid"), rowid, TYPE_INTEGER)->secret = true;
+        scope_add(b, row, alias, STR("rowid"), rowid, TYPE_INTEGER)->hidden_column = true;
     made->high = b->next_id;
     for (int i = 0; from && i < from->n; i++)
         scope_add_column(b, row, &from->cols[i]);
@@ -66,8 +66,8 @@ static int place_steps(binder *b, const list *items, lift *steps, id_range *made
     fail(b, ERR_UNSUPPORTED, first->pos, last->pos + last->len - first->pos,
          "an LLM call or a subquery in RETURNING reads %s, which is known only when the row is "
          "written",
-         s->on_conflict == CONFLICT_UPDATE ? "what DO UPDATE may change" : "the key");
-    err_hint(b->e, "return the columns, and ask about the rows in a SELECT");
+         s->on_conflict == CONFLICT_UPDATE ? "what DO UPDATE may change" : "the generated key");
+    err_hint(b->e, "return the columns, and use them in a SELECT");
     return ERR_UNSUPPORTED;
 }
 

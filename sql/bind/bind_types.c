@@ -38,9 +38,9 @@ static expr *convert_literal(binder *b, expr *x, value_type type) {
 }
 
 static void type_error(binder *b, const expr *x, value_type type, const char *what) {
-    fail(b, ERR_BIND, x->pos, x->len, "%s wants %s, not %s", what, type_name(type),
+    fail(b, ERR_BIND, x->pos, x->len, "%s needs %s, not %s", what, type_name(type),
          type_name(x->type));
-    err_hint(b->e, "CAST(… AS %s) converts", type_name(type));
+    err_hint(b->e, "convert it with CAST(… AS %s)", type_name(type));
 }
 
 static expr *converted(binder *b, expr *x, value_type type, bool exact, const char *what) {
@@ -102,11 +102,11 @@ expr *to_number(binder *b, expr *x, const char *what) {
         if (y)
             return y;
     }
-    fail(b, ERR_BIND, x->pos, x->len, "%s wants numbers, not %s", what, type_name(x->type));
+    fail(b, ERR_BIND, x->pos, x->len, "%s needs numbers, not %s", what, type_name(x->type));
     if (llm_info_of(b, x))
-        err_hint(b->e, "give the call a type: LLM(…) RETURNS INTEGER");
+        err_hint(b->e, "write the type of the call: LLM(…) RETURNS INTEGER");
     else
-        err_hint(b->e, "CAST(… AS REAL) converts");
+        err_hint(b->e, "convert it with CAST(… AS REAL)");
     return NULL;
 }
 
@@ -125,7 +125,7 @@ expr *to_condition(binder *b, expr *x) {
     }
     if (call && !call->given)
         return x; /* typed in the next pass */
-    fail(b, ERR_BIND, x->pos, x->len, "a condition is true or false; this is %s",
+    fail(b, ERR_BIND, x->pos, x->len, "a condition must be BOOLEAN or a number, not %s",
          type_name(x->type));
     if (call)
         err_hint(b->e, "compare the answer, or write RETURNS BOOLEAN");
@@ -157,17 +157,17 @@ static int cannot_compare(binder *b, const expr *x, const expr *y, int pos, int 
     const expr *literal = is_literal(x) ? x : is_literal(y) ? y : NULL;
     const expr *other = literal == x ? y : x;
     if (literal && literal->type == TYPE_TEXT && type_is_number(other->type)) {
-        fail(b, ERR_BIND, literal->pos, literal->len, "'%.*s' is not %s, which it is compared with",
+        fail(b, ERR_BIND, literal->pos, literal->len, "cannot compare '%.*s' with %s",
              (int)BASE_MIN(literal->literal.s.n, (size_t)60), literal->literal.s.p,
              type_name(other->type));
     } else {
-        fail(b, ERR_BIND, pos, len, "%s and %s do not compare", type_name(x->type),
+        fail(b, ERR_BIND, pos, len, "cannot compare %s with %s", type_name(x->type),
              type_name(y->type));
     }
     value_type to = x->type == TYPE_BLOB || y->type == TYPE_BLOB ? TYPE_BLOB
                     : x->type == TYPE_TEXT                       ? y->type
                                                                  : x->type;
-    err_hint(b->e, "CAST(… AS %s) converts", type_name(to));
+    err_hint(b->e, "convert it with CAST(… AS %s)", type_name(to));
     return ERR_BIND;
 }
 
@@ -241,7 +241,7 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
             } else if (!numbers && t != xs[i]->type && !(is_literal(xs[i]) || is_literal(first))) {
                 fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t),
                      type_name(xs[i]->type));
-                err_hint(b->e, "CAST(… AS %s) converts", type_name(t));
+                err_hint(b->e, "convert it with CAST(… AS %s)", type_name(t));
                 return ERR_BIND;
             }
         }
@@ -258,7 +258,7 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
             !type_is_number(xs[i]->type) != !type_is_number(t) && xs[i]->type != TYPE_TEXT) {
             fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t),
                  type_name(xs[i]->type));
-            err_hint(b->e, "CAST(… AS %s) converts", type_name(t));
+            err_hint(b->e, "convert it with CAST(… AS %s)", type_name(t));
             return ERR_BIND;
         }
         if (!(xs[i] = to_type_implicit(b, xs[i], t, what)))

@@ -31,7 +31,7 @@ static bool has_query(const node *n) {
 }
 
 /* Argument i of a call may differ by row: its name does not come from what it is. */
-static bool is_open(const node *n, int i) {
+static bool varies_by_row(const node *n, int i) {
     return n->kind == NODE_LLM && i > 0 && n->names[i].name.n && n->args[i]->kind != NODE_STAR &&
            !has_call(n->args[i]);
 }
@@ -77,7 +77,7 @@ static bool same_node(const node *x, const node *y) {
     if (x->kind == NODE_LLM && !same_call(x, y))
         return false;
     for (int i = 0; i < x->nargs; i++)
-        if (!(is_open(x, i) && is_open(y, i)) && !same_node(x->args[i], y->args[i]))
+        if (!(varies_by_row(x, i) && varies_by_row(y, i)) && !same_node(x->args[i], y->args[i]))
             return false;
     return true;
 }
@@ -120,7 +120,7 @@ static void add_hole(binder *b, list *holes, const node *n, int cell, str name) 
 
 static void find_fields(binder *b, const node *n, list *holes) {
     for (int i = 0; i < n->nargs; i++)
-        if (is_open(n, i))
+        if (varies_by_row(n, i))
             add_hole(b, holes, n->args[i], -1, n->names[i].name);
         else
             find_fields(b, n->args[i], holes);
@@ -155,7 +155,7 @@ static int bind_holes(binder *b, const list *holes, cell_binder *cell, void *ctx
     return 0;
 }
 
-static int settle_holes(binder *b, const list *holes, expr ***rows, int nrows, value_type *types) {
+static int unify_holes(binder *b, const list *holes, expr ***rows, int nrows, value_type *types) {
     expr **down = ARENA_ARRAY(b->mem, expr *, nrows);
     for (int i = 0; i < holes->n; i++) {
         for (int k = 0; k < nrows; k++)
@@ -178,7 +178,7 @@ static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
     *copy = *n;
     copy->args = ARENA_ARRAY(b->mem, node *, n->nargs);
     for (int i = 0; i < n->nargs; i++) {
-        if (!is_open(n, i)) {
+        if (!varies_by_row(n, i)) {
             copy->args[i] = fill_fields(b, n->args[i], source, at);
             continue;
         }
@@ -218,7 +218,7 @@ static int bind_alike(binder *b, const list *rows, int first, int *n, cell_binde
             return status;
     }
     *n = taken;
-    int status = settle_holes(b, &holes, values, taken, types);
+    int status = unify_holes(b, &holes, values, taken, types);
     if (status)
         return status;
     rel *source = part->source = rel_make(b->mem, REL_VALUES, holes.n);

@@ -37,7 +37,7 @@ static int offset_value(binder *b, const bound_spec *s, bool whole, value *out) 
         return fail_bound(b, s, "the offset of a frame must be a constant number");
     *out = x->literal;
     if (whole && out->type == TYPE_REAL)
-        return fail_bound(b, s, "ROWS and GROUPS are counted: their offset is a whole number");
+        return fail_bound(b, s, "the offset of ROWS and GROUPS must be a whole number");
     bool negative = out->type == TYPE_REAL ? out->r < 0 : out->i < 0;
     return negative ? fail_bound(b, s, "the offset of a frame cannot be negative") : 0;
 }
@@ -62,10 +62,10 @@ static int bind_bound(binder *b, const frame_spec *f, const bound_spec *s, const
     value_type key = norder == 1 ? over->keys[over->npartition].value->type : TYPE_NULL;
     if (f->unit == FRAME_RANGE && !type_is_number(key)) {
         fail(b, ERR_BIND, s->pos, s->len,
-             norder == 1 ? "RANGE with an offset needs an ORDER BY key of numbers, not %s"
-                         : "RANGE with an offset needs one ORDER BY key",
+             norder == 1 ? "RANGE with an offset needs a numeric ORDER BY key, not %s"
+                         : "RANGE with an offset needs exactly one ORDER BY key",
              type_name(key));
-        err_hint(b->e, "ROWS counts rows, GROUPS counts rows of equal order");
+        err_hint(b->e, "use ROWS to count rows, or GROUPS to count groups of rows with equal keys");
         return ERR_BIND;
     }
     if ((status = offset_value(b, s, f->unit != FRAME_RANGE, &out->offset)) != 0)
@@ -84,7 +84,7 @@ static int bind_frame(binder *b, const frame_spec *f, const bound_window *over, 
         return fail_bound(b, &f->end, "a frame cannot end at UNBOUNDED PRECEDING");
     if (f->start.kind > f->end.kind) {
         fail(b, ERR_BIND, f->pos, f->len, "the frame ends before it starts");
-        err_hint(b->e, "PRECEDING comes before CURRENT ROW, and that before FOLLOWING");
+        err_hint(b->e, "the order is PRECEDING, CURRENT ROW, FOLLOWING");
         return ERR_BIND;
     }
     int status = bind_bound(b, f, &f->start, over, &out->start);
@@ -105,7 +105,7 @@ static const window_def *find_window(binder *b, const windowing *w, ident name) 
     }
     hint_nearest(b, name.name, names, (size_t)w->defs->n);
     if (!w->defs->n)
-        err_hint(b->e, "WINDOW %.*s AS (…) stands before ORDER BY",
+        err_hint(b->e, "define it before ORDER BY: WINDOW %.*s AS (…)",
                  (int)BASE_MIN(name.name.n, (size_t)60), name.name.p);
     return NULL;
 }
@@ -145,14 +145,14 @@ static int check_base(binder *b, const window_spec *s, const window_spec *base) 
     int n = (int)s->base.name.n;
     const char *name = s->base.name.p;
     if (s->partition_by.n)
-        return fail_ident(b, s->base, "the window \"%.*s\" has its own PARTITION BY", n, name);
+        return fail_ident(b, s->base, "cannot add PARTITION BY to the window \"%.*s\"", n, name);
     if (s->order_by.n && base->order_by.n)
-        return fail_ident(b, s->base, "the window \"%.*s\" has an ORDER BY already", n, name);
+        return fail_ident(b, s->base, "the window \"%.*s\" already has an ORDER BY", n, name);
     if (!base->frame)
         return 0;
-    fail_ident(b, s->base, "the window \"%.*s\" has a frame already", n, name);
-    err_hint(b->e, "OVER %.*s, without parentheses, takes the window as it is", BASE_MIN(n, 60),
-             name);
+    fail_ident(b, s->base, "the window \"%.*s\" already has a frame", n, name);
+    err_hint(b->e, "write OVER %.*s without parentheses to use the window unchanged",
+             BASE_MIN(n, 60), name);
     return ERR_BIND;
 }
 
@@ -166,7 +166,7 @@ static bound_window *bind_window(binder *b, windowing *w, const window_spec *s, 
     if (s->base.name.n && !(def = find_window(b, w, s->base)))
         return NULL;
     if (def && depth > w->defs->n) {
-        fail_ident(b, s->base, "the window \"%.*s\" is made of itself", (int)s->base.name.n,
+        fail_ident(b, s->base, "the window \"%.*s\" refers to itself", (int)s->base.name.n,
                    s->base.name.p);
         return NULL;
     }
@@ -250,17 +250,17 @@ static int bind_arguments(binder *b, const node *n, rel_window *w) {
 static int bind_parts(binder *b, const node *n, rel_window *w) {
     if (n->distinct)
         return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
-                    "DISTINCT is not offered in window functions");
+                    "DISTINCT is not supported in window functions");
     if (n->order_by.n) {
         fail(b, ERR_UNSUPPORTED, n->pos, n->len,
-             "ORDER BY inside the parentheses is not offered with OVER");
-        err_hint(b->e, "the window has an order of its own: OVER (ORDER BY …)");
+             "ORDER BY inside the parentheses is not supported with OVER");
+        err_hint(b->e, "order the window instead: OVER (ORDER BY …)");
         return ERR_UNSUPPORTED;
     }
     if (w->kind == WINDOW_AGGREGATE)
         return bind_aggregate_over(b, n, w);
     if (n->filter)
-        return fail_node(b, n, "FILTER is for aggregates: %s() takes every row",
+        return fail_node(b, n, "FILTER needs an aggregate, which %s() is not",
                          window_of(w->kind)->name);
     return bind_arguments(b, n, w);
 }
@@ -317,8 +317,8 @@ static int no_window_function(binder *b, const node *n) {
         unknown_function(b, n);
         return ERR_BIND;
     }
-    fail_node(b, n, "%s() is no window function", function_of(id)->name);
-    err_hint(b->e, "OVER follows aggregates, and functions like rank() and lag()");
+    fail_node(b, n, "%s() is not a window function", function_of(id)->name);
+    err_hint(b->e, "use OVER with an aggregate or a window function such as rank() or lag()");
     return ERR_BIND;
 }
 
@@ -369,7 +369,7 @@ static int check_defs(binder *b, const list *defs) {
         for (int k = 0; k < i; k++) {
             const window_def *d = defs->items[i], *before = defs->items[k];
             if (str_equal_nocase(before->name.name, d->name.name))
-                return fail_ident(b, d->name, "WINDOW names \"%.*s\" twice", (int)d->name.name.n,
+                return fail_ident(b, d->name, "WINDOW defines \"%.*s\" twice", (int)d->name.name.n,
                                   d->name.name.p);
         }
     return 0;
@@ -382,7 +382,7 @@ int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *
     b->at.guard = b->at.inherited;
     b->at.windows = NULL;
     b->at.no_window = "a window function";
-    b->at.redraws = "the window";
+    b->at.reevaluated_by = "the window";
     b->at.aliases = outs;
     b->at.naliases = nouts;
     for (int i = 0; i < nouts && !status; i++)
@@ -393,7 +393,7 @@ int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *
     for (int i = 0; i < q->order_by.n && !status; i++)
         status = bind_functions(b, w, ((order_item *)q->order_by.items[i])->value);
     b->at.guard = guard;
-    b->at.no_window = b->at.redraws = NULL;
+    b->at.no_window = b->at.reevaluated_by = NULL;
     b->at.aliases = NULL;
     if (!status)
         lift_register(b, &w->below);
@@ -408,16 +408,16 @@ int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowin
         return 0;
     if (w->functions.n == 0) {
         fail_node(b, q->qualify, "QUALIFY without a window function");
-        err_hint(b->e, "conditions on rows stand in WHERE, conditions on groups in HAVING");
+        err_hint(b->e, "put conditions on rows into WHERE, conditions on groups into HAVING");
         return ERR_BIND;
     }
     b->at.windows = w;
-    b->at.redraws = "QUALIFY";
+    b->at.reevaluated_by = "QUALIFY";
     b->at.aliases = outs;
     b->at.naliases = nouts;
     out->items = bind_conditions(b, q->qualify, true, &out->n);
     b->at.windows = NULL;
-    b->at.redraws = NULL;
+    b->at.reevaluated_by = NULL;
     b->at.aliases = NULL;
     for (int i = 0; out->items && i < out->n; i++)
         for (int k = 0; k < out->items[i].steps.steps.n; k++)
@@ -516,9 +516,8 @@ expr *bind_window_call(binder *b, const node *n) {
                                              : "this place";
     fail_node(b, n, "a window function is not allowed in %s", where);
     if (strcmp(where, "WHERE") == 0 || strcmp(where, "HAVING") == 0)
-        err_hint(b->e,
-                 "QUALIFY filters by window functions: it follows WHERE, GROUP BY and HAVING");
+        err_hint(b->e, "filter by window functions in QUALIFY, after WHERE, GROUP BY and HAVING");
     else
-        err_hint(b->e, "window functions stand in a select list, QUALIFY and ORDER BY");
+        err_hint(b->e, "use window functions in the select list, QUALIFY or ORDER BY");
     return NULL;
 }

@@ -159,7 +159,7 @@ const llm_use *lift_use_of(const scope *s, const lift *l, int id) {
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-static bool waits_for(const step *s, const step *other) {
+static bool depends_on(const step *s, const step *other) {
     if (s->is_apply)
         return reads_step(s->predicate, other) || reads_step(s->guard, other);
     if (reads_step(s->use.guard, other))
@@ -173,7 +173,7 @@ static bool waits_for(const step *s, const step *other) {
 static bool is_ready(const lift *l, const step *s) {
     for (int i = 0; i < l->steps.n; i++) {
         const step *other = l->steps.items[i];
-        if (other != s && !other->placed && waits_for(s, other))
+        if (other != s && !other->placed && depends_on(s, other))
             return false;
     }
     return true;
@@ -194,13 +194,13 @@ static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
 
 /* x IN (SELECT y …), and the parts of a row, have one x a row, however many y it is compared
  * with. */
-static expr *operands_drawn(binder *b, rel **r, expr *p) {
+static expr *project_volatile_operands(binder *b, rel **r, expr *p) {
     expr *x = p->args[0], *y = p->args[1];
     if (!expr_is_volatile(p))
         return p;
     if (p->op == OP_AND) {
-        x = operands_drawn(b, r, x);
-        return expr_op2(b->mem, OP_AND, TYPE_BOOLEAN, x, operands_drawn(b, r, y));
+        x = project_volatile_operands(b, r, x);
+        return expr_op2(b->mem, OP_AND, TYPE_BOOLEAN, x, project_volatile_operands(b, r, y));
     }
     expr *drawn = expr_column(b->mem, new_id(b), x->type, STR("operand"));
     *r = with_column(b, *r, drawn->column.id, "operand", x);
@@ -217,7 +217,7 @@ static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
             if (s->guard)
                 r = with_column(b, r, s->guard_id, "guard", s->guard);
             if (s->kind == JOIN_MARK && s->predicate)
-                s->predicate = operands_drawn(b, &r, s->predicate);
+                s->predicate = project_volatile_operands(b, &r, s->predicate);
             r = rel_apply(b->mem, s->kind, r, s->right, s->predicate, s->mark_id, s->mark_null);
             s->placed = again = true;
             --*left;
@@ -253,7 +253,7 @@ rel *lift_place(binder *b, lift *l, rel *r) {
         r = place_applies(b, l, r, &left);
         r = place_uses(b, l, r, &left);
         if (left == before) { /* cannot be: find_same keeps calls from waiting for each other */
-            fail(b, ERR_INTERNAL, -1, 0, "LLM calls wait for each other");
+            fail(b, ERR_INTERNAL, -1, 0, "LLM calls depend on each other");
             return r;
         }
     }

@@ -91,8 +91,8 @@ static bool is_one_line(str answer) {
 static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
     int n = t->literals.n;
     if (n < 2)
-        return fail_type(b, t, "an ENUM of one answer would always be true",
-                         "name the others too: RETURNS ENUM('yes', 'no')");
+        return fail_type(b, t, "an ENUM needs at least two answers",
+                         "list all answers: RETURNS ENUM('yes', 'no')");
     if (n > MAX_LITERALS)
         return fail(b, ERR_LIMIT, t->pos, t->len, "an ENUM has at most %d answers", MAX_LITERALS);
     call->returns = RETURNS_ENUM;
@@ -100,10 +100,11 @@ static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
     for (int i = 0; i < n; i++) {
         str s = *(str *)t->literals.items[i];
         if (!is_one_line(s))
-            return fail_type(b, t, "an answer of an ENUM is one line of text", NULL);
+            return fail_type(b, t, "an answer of an ENUM must be one line of text and not empty",
+                             NULL);
         for (int k = 0; k < i; k++)
             if (str_equal(call->literals[k], s))
-                return fail_type(b, t, "an ENUM names each answer once", NULL);
+                return fail_type(b, t, "an ENUM cannot list an answer twice", NULL);
         call->literals[i] = s;
     }
     call->nliterals = n;
@@ -114,12 +115,11 @@ static int returns_between(binder *b, const llm_type *t, llm_call *call) {
     value low = t->low->literal, high = t->high->literal;
     if (call->returns != RETURNS_INTEGER || low.type != TYPE_INTEGER || high.type != TYPE_INTEGER)
         return fail_type(
-            b, t, "BETWEEN goes with INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5",
-            NULL);
+            b, t, "BETWEEN needs INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5", NULL);
     if (low.i >= high.i)
-        return fail_type(b, t, "RETURNS INTEGER BETWEEN wants the smaller number first", NULL);
+        return fail_type(b, t, "RETURNS INTEGER BETWEEN needs the smaller number first", NULL);
     if ((uint64_t)high.i - (uint64_t)low.i >= MAX_LITERALS)
-        return fail(b, ERR_LIMIT, t->pos, t->len, "INTEGER BETWEEN spans at most %d numbers",
+        return fail(b, ERR_LIMIT, t->pos, t->len, "INTEGER BETWEEN can span at most %d numbers",
                     MAX_LITERALS);
     call->nliterals = (int)(high.i - low.i) + 1;
     call->literals = ARENA_ARRAY(b->mem, str, call->nliterals);
@@ -163,7 +163,7 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
         return ERR_BIND;
     }
     if (t->literals.n)
-        return fail_type(b, t, "a list of answers goes with ENUM: RETURNS ENUM('yes', 'no')", NULL);
+        return fail_type(b, t, "a list of answers needs ENUM: RETURNS ENUM('yes', 'no')", NULL);
     if (type == TYPE_BOOLEAN)
         returns_boolean(b, call);
     else
@@ -190,9 +190,9 @@ static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
         if (is_one_line(call->literals[i]))
             continue;
         fail(b, ERR_BIND, uses->pos, uses->len,
-             "this call is compared with %s, which it cannot answer",
+             "this call is compared with %s, which it can never return",
              call->literals[i].n ? "a text of several lines" : "''");
-        err_hint(b->e, "LLM(…) RETURNS TEXT may be compared with any text");
+        err_hint(b->e, "write LLM(…) RETURNS TEXT to compare it with any text");
         return ERR_BIND;
     }
     call->nliterals = n;
@@ -207,9 +207,10 @@ static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
         return 0;
     }
     fail(b, ERR_BIND, uses->literal_pos, uses->literal_len,
-         "'%.*s' is the only answer this call is compared with: what else may it say?",
+         "'%.*s' is the only text this call is compared with, so its other answers are unknown",
          (int)BASE_MIN(one.n, (size_t)60), one.p);
-    err_hint(b->e, "write LLM(…) RETURNS ENUM('%.*s', …)", (int)BASE_MIN(one.n, (size_t)60), one.p);
+    err_hint(b->e, "list all answers: LLM(…) RETURNS ENUM('%.*s', …)",
+             (int)BASE_MIN(one.n, (size_t)60), one.p);
     return ERR_BIND;
 }
 
@@ -219,7 +220,7 @@ static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
     if (texts + uses->number + uses->boolean > 1) {
         fail(b, ERR_BIND, uses->pos, uses->len,
              "this call is compared with values of different types");
-        err_hint(b->e, "say what it returns: LLM(…) RETURNS INTEGER");
+        err_hint(b->e, "write its type: LLM(…) RETURNS INTEGER");
         return ERR_BIND;
     }
     if (texts)
@@ -232,7 +233,7 @@ static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
     return 0;
 }
 
-int llm_give_type(binder *b, const node *n, llm_call *call, const call_uses *uses) {
+int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses) {
     return n->returns.given ? returns_given(b, &n->returns, call) : type_by_use(b, uses, call);
 }
 
@@ -358,9 +359,10 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with) {
             return true;
         names[i] = arena_strndup(b->mem, info->call->literals[i].p, info->call->literals[i].n);
     }
-    fail(b, ERR_BIND, with->pos, with->len, "'%.*s' is none of the answers of this call",
+    fail(b, ERR_BIND, with->pos, with->len, "'%.*s' is not one of the answers of this call",
          (int)BASE_MIN(with->literal.s.n, (size_t)60), with->literal.s.p);
     const char *meant = str_nearest(with->literal.s, names, (size_t)info->call->nliterals);
-    err_hint(b->e, meant ? "did you mean '%s'?" : "they begin with '%s'", meant ? meant : names[0]);
+    err_hint(b->e, meant ? "did you mean '%s'?" : "the first answer is '%s'",
+             meant ? meant : names[0]);
     return false;
 }

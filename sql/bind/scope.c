@@ -105,7 +105,7 @@ bool scope_has_table(const scope *s, str table) {
     return false;
 }
 
-static bool is_meant(const scope_column *c, const node *n) {
+static bool name_matches(const scope_column *c, const node *n) {
     if (!str_equal_nocase(c->name, n->name.name))
         return false;
     return n->qualifier.name.n ? str_equal_nocase(c->table, n->qualifier.name) : !c->merged;
@@ -114,7 +114,7 @@ static bool is_meant(const scope_column *c, const node *n) {
 const scope_column *scope_named(const binder *b, const node *n) {
     for (const scope *s = b->at.scope; s; s = s->outer)
         for (int i = 0; i < s->n; i++)
-            if (is_meant(&s->cols[i], n))
+            if (name_matches(&s->cols[i], n))
                 return &s->cols[i];
     return NULL;
 }
@@ -123,7 +123,7 @@ static const scope_column *find_in(binder *b, const scope *s, const node *n, boo
     const scope_column *found = NULL;
     for (int i = 0; i < s->n; i++) {
         const scope_column *c = &s->cols[i];
-        if (!is_meant(c, n))
+        if (!name_matches(c, n))
             continue;
         if (found) {
             *failed = true;
@@ -160,13 +160,13 @@ static void tables_of(binder *b, const scope *s, char *out, size_t room) {
 }
 
 /* SELECT year / 10 AS decade … WHERE decade > 1: a name, but not yet. */
-bool hint_unseen(binder *b, const node *n) {
-    for (int i = 0; b->unseen && !n->qualifier.name.n && i < b->unseen->n; i++) {
-        const select_item *item = b->unseen->items[i];
+bool hint_select_alias(binder *b, const node *n) {
+    for (int i = 0; b->where_aliases && !n->qualifier.name.n && i < b->where_aliases->n; i++) {
+        const select_item *item = b->where_aliases->items[i];
         if (!str_equal_nocase(item->alias.name, n->name.name))
             continue;
         err_hint(b->e,
-                 "the select list comes after WHERE: repeat the expression that is named \"%.*s\"",
+                 "WHERE is evaluated before the select list: repeat the expression named \"%.*s\"",
                  (int)BASE_MIN(n->name.name.n, (size_t)60), n->name.name.p);
         return true;
     }
@@ -175,7 +175,7 @@ bool hint_unseen(binder *b, const node *n) {
 
 static void hint_column(binder *b, const node *n) {
     enum { MOST = 512 };
-    if (hint_unseen(b, n))
+    if (hint_select_alias(b, n))
         return;
     const char *names[MOST];
     size_t count = 0;
@@ -197,46 +197,47 @@ static void hint_column(binder *b, const node *n) {
         return;
     }
     if (!n->qualifier.name.n && ident_quoted(n->name))
-        err_hint(b->e, "texts stand in single quotes: '%.*s'",
+        err_hint(b->e, "write text in single quotes: '%.*s'",
                  (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
     else if (n->name.name.n >= 3 && memcmp(n->name.name.p, "\xe2\x80", 2) == 0) /* ‘ ’ “ ” */
-        err_hint(b->e, "texts stand in straight single quotes: '…'");
+        err_hint(b->e, "write text in straight single quotes: '…'");
     else if (!n->qualifier.name.n && n->name.name.n > 3 && !keyword_code(n->name.name) &&
              keyword_nearest(n->name.name))
         err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
     else if (!b->at.scope || b->at.scope->n == 0)
-        err_hint(b->e, "there is no FROM; texts stand in single quotes");
+        err_hint(b->e, "the query has no FROM; write text in single quotes");
 }
 
 /* FROM a, b JOIN c ON a.x = c.x */
-static bool stands_beside(binder *b, const node *n) {
-    if (!b->beside || !scope_has_table(b->beside, n->qualifier.name))
+static bool fail_comma_table(binder *b, const node *n) {
+    if (!b->comma_tables || !scope_has_table(b->comma_tables, n->qualifier.name))
         return false;
-    fail_ident(b, n->qualifier, "this ON does not see table \"%.*s\"", (int)n->qualifier.name.n,
-               n->qualifier.name.p);
+    fail_ident(b, n->qualifier, "table \"%.*s\" cannot be used in this ON",
+               (int)n->qualifier.name.n, n->qualifier.name.p);
     if (b->target.n && str_equal_nocase(b->target, n->qualifier.name))
-        err_hint(b->e, "conditions on the table that UPDATE changes stand in WHERE");
+        err_hint(b->e, "put conditions on the updated table into WHERE");
     else
-        err_hint(b->e, "JOIN binds tighter than a comma: write CROSS JOIN for the comma before it");
+        err_hint(b->e, "JOIN binds tighter than a comma: write CROSS JOIN instead of the comma");
     return true;
 }
 
 /* (WITH RECURSIVE r AS (SELECT t.a …) …) in a query over t */
-static bool stands_around(binder *b, const node *n) {
+static bool fail_recursion_outer(binder *b, const node *n) {
     bool failed = false;
-    for (const scope *s = b->hidden; s; s = s->outer)
+    for (const scope *s = b->recursion_outer; s; s = s->outer)
         if (find_in(b, s, n, &failed) || failed) {
             fail_ident(b, n->name,
-                       "a recursion does not see column \"%.*s\" of the query around it",
+                       "a recursive CTE cannot refer to column \"%.*s\" of the outer query",
                        (int)n->name.name.n, n->name.name.p);
-            err_hint(b->e, "begin it with all rows there, and keep their key as a column of it");
+            err_hint(b->e,
+                     "start the recursion from the outer table and carry its key as a column");
             return true;
         }
     return false;
 }
 
 static void unknown_table(binder *b, const node *n) {
-    if (stands_beside(b, n))
+    if (fail_comma_table(b, n))
         return;
     enum { MOST = 64 };
     const char *names[MOST];
@@ -268,7 +269,7 @@ const scope_column *scope_find(binder *b, const node *n) {
             return c;
         table_seen = table_seen || scope_has_table(s, n->qualifier.name);
     }
-    if (stands_around(b, n))
+    if (fail_recursion_outer(b, n))
         return NULL;
     if (!table_seen) {
         unknown_table(b, n);
