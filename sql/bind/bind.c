@@ -1,9 +1,9 @@
 /*
- * bind.c - from text to a bound statement: the passes, and the statements that are neither queries,
- * rows nor definitions.
+ * bind.c - binds a statement: the passes over it, and the statements that are neither queries, DML
+ * nor DDL.
  *
- * Invariant: binding reads the syntax tree and the catalog and changes neither, so a statement can
- * be bound again when an LLM call turns out to have another type than it was bound as (llm_type.c).
+ * Invariant: binding changes neither the syntax tree nor the catalog, so a statement can be bound
+ * again when the inferred type of an LLM call changes (llm_type.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static bool is_rule(const ast *a) {
     return a->name2.name.n && str_equal_nocase(a->name.name, STR("rule"));
 }
 
-/* Tries the value on a copy, so that the error can show its place. */
+/* Sets the value on a copy of the settings, so that an error gets a position. */
 static int try_setting(binder *b, const ast *a, const sql_stmt *s) {
     settings copy = {0};
     err problem = {0};
@@ -76,7 +76,7 @@ static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
     return status ? place_error(b, &problem, a->name.pos, a->name.len) : 0;
 }
 
-/* SHOW TABLES is SELECT * FROM kvasir_tables, and so for every system table. */
+/* SHOW name is SELECT * FROM kvasir_name, for every system table. */
 static int bind_show_rows(binder *b, const ast *a, str table, sql_stmt *s) {
     node star = {.kind = NODE_STAR, .pos = a->name.pos, .len = a->name.len};
     select_item item = {.value = &star};
@@ -155,8 +155,8 @@ static int bind_clear(binder *b, const ast *a, sql_stmt *s) {
     return 0;
 }
 
-/* WARM t USING LLM(…): the KV of the prompts that SELECT LLM(…) FROM t would send; PIN: kept for
- * good, by the name of t. */
+/* WARM t USING LLM(…) computes the KV of the prompts of SELECT LLM(…) FROM t; PIN keeps it in
+ * the cache under the name of t. */
 static int bind_warm(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_WARM;
     s->name = a->name.name;
@@ -233,7 +233,7 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s) {
         return bind_clear(b, a, s);
     case AST_WARM:
         return bind_warm(b, a, s);
-    case AST_UNPIN: /* the table may be gone, what was pinned for it not */
+    case AST_UNPIN: /* no check of the name: a dropped table may still have pinned KV */
         s->kind = STMT_UNPIN;
         s->name = a->name.name;
         return 0;
@@ -289,7 +289,7 @@ int sql_bind(const sql_tree *tree, const bind_env *env, arena *mem, sql_stmt **o
             *out = s;
             return 0;
         }
-        if (status && !b.learned) /* else it may be due to a type not known yet */
+        if (status && !b.learned) /* otherwise the error may go away with the newly inferred type */
             return status;
     }
     err_set(e, ERR_BIND, "the types of the LLM calls depend on each other");

@@ -1,6 +1,6 @@
 /*
- * bind_call.c - function calls: scalars by the parameter letters of sql.h, aggregates into
- * the grouping.
+ * bind_call.c - function calls: scalar functions, whose parameter classes are the letters described in
+ * sql.h, and aggregates, which are added to the query's grouping.
  */
 #include <string.h>
 
@@ -33,7 +33,8 @@ static expr *fit_argument(binder *b, expr *x, char class, const char *name) {
     }
 }
 
-/* COALESCE(a, b): b is looked at where a is NULL. IIF(c, a, b): by c. */
+/* The condition under which argument i is evaluated: for b of COALESCE(a, b) that a is NULL, for
+ * the branches of IIF(c, a, b) the value of c. */
 static expr *argument_guard(binder *b, const expr *call, int i) {
     if (call->function == FUNC_IIF && i > 0)
         return i == 1 ? call->args[0] : is_true(b, call->args[0], true);
@@ -191,7 +192,8 @@ static int aggregate_separator(binder *b, const node *n, rel_agg *agg) {
     return 0;
 }
 
-/* Whether all rows of one distinct value agree about x: it is the value, or what became it. */
+/* True if x is the DISTINCT argument, or was before a cast: only such an ORDER BY key is the
+ * same for all duplicates. */
 static bool is_argument(const expr *arg, const expr *x) {
     return expr_equal(arg, x) || (arg->kind == EXPR_CAST && expr_equal(arg->args[0], x));
 }
@@ -229,7 +231,8 @@ static bool same_order(const rel_agg *a, const rel_agg *c) {
     return a->nkeys == c->nkeys;
 }
 
-/* Volatile ones are not: each draws for itself. */
+/* True if both compute the same value. Volatile aggregates never do: each is evaluated by
+ * itself. */
 static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
     if (has_volatile(a->arg) || has_volatile(a->filter))
         return false;
@@ -238,7 +241,6 @@ static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
            same_order(a, c);
 }
 
-/* The parts of an aggregate are bound over the rows, below the groups. */
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
     if (n->filter && !(agg->filter = bind_condition(b, n->filter, TRUTH_TRUE)))
         return (int)b->e->code;
@@ -271,7 +273,7 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
 
 typedef struct reading {
     const scope *s;
-    const lift *calls; /* whose answers stand for the columns they are asked about */
+    const lift *calls; /* a column that is an answer counts as the columns of its call */
     bool own, outer;
 } reading;
 
@@ -296,8 +298,8 @@ static void read_column(void *ctx, int id) {
     r->own = r->own || !outer;
 }
 
-/* SQL gives such an aggregate to the query whose columns it reads; taken for the subquery's, it
- * would silently mean something else. */
+/* True if the aggregate reads columns of outer queries only. By the SQL standard it then belongs
+ * to the outer query; evaluating it in the subquery would silently give another result. */
 static bool aggregates_outer(const binder *b, const grouping *g, const rel_agg *agg) {
     reading r = {.s = b->at.scope, .calls = &g->below};
     if (!b->at.scope || !agg->arg)
@@ -346,7 +348,7 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
         return NULL;
     }
     if (kind != AGG_GROUP_CONCAT)
-        agg->nkeys = 0; /* only a joined text tells in which order its parts came */
+        agg->nkeys = 0; /* the order of rows matters only to group_concat() */
     for (int i = 0; i < g->aggs.n; i++)
         if (same_aggregate(g->aggs.items[i], agg)) {
             agg = g->aggs.items[i];
@@ -372,7 +374,7 @@ expr *unknown_function(binder *b, const node *n) {
     return NULL;
 }
 
-/* The call that the select list names so; NULL: none. */
+/* The LLM call of the select list with n as its alias, or NULL. */
 static const node *named_call(const binder *b, const node *n) {
     for (int i = 0; n->kind == NODE_COLUMN && !n->qualifier.name.n && i < b->at.nshown; i++) {
         const output *o = &b->at.shown[i];

@@ -1,4 +1,6 @@
-/* bind_copy.c - COPY table FROM 'file' and COPY table | (query) TO 'file', with their options. */
+/*
+ * bind_copy.c - COPY table FROM 'file' and COPY table | (query) TO 'file', with their options.
+ */
 #include <string.h>
 
 #include "bind_int.h"
@@ -38,8 +40,8 @@ static int format_of(binder *b, const copy_option *o, char *delimiter) {
     return 0;
 }
 
-/* What stands for NULL is written, and recognised, without quotes: where it holds what the format
- * uses, the file would say something else. */
+/* The text for NULL is written and recognised without quotes, so it cannot contain characters
+ * that the format itself uses. */
 static int null_of(binder *b, const copy_option *o, str *out) {
     if (!o->value || o->value->literal.type != TYPE_TEXT)
         return fail_ident(b, o->name, "NULL takes the text that represents it, as in NULL 'NA'");
@@ -117,7 +119,7 @@ static int copied_table(binder *b, const ast *a, rel **out) {
     return bind_query(b, &q, out);
 }
 
-/* A name that promises another format than CSV would be a lie. */
+/* Refuses file extensions of other formats, which COPY does not write. */
 static int check_ending(binder *b, str path) {
     static const char *const others[] = {".json", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".md"};
     for (size_t i = 0; i < BASE_COUNT(others); i++) {

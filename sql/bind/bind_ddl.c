@@ -1,9 +1,8 @@
 /*
- * bind_ddl.c - CREATE, DROP, ALTER: definitions checked as far as the catalog and the language can
- * tell.
+ * bind_ddl.c - CREATE, DROP and ALTER, checked against the catalog.
  *
- * DEFAULT, CHECK and a view's query are kept as text; they are bound here once to prove that they
- * can be.
+ * The catalog keeps DEFAULT, CHECK and the query of a view as text; they are bound here only to check
+ * them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static const char *kind_of(binder *b, str name) {
     return catalog_index(c, name, &t) ? "INDEX" : NULL;
 }
 
-/* Tables and views share their names. */
+/* Checks that the name is free: tables, views and system tables share one namespace. */
 static int relation_free(binder *b, ident name, const char *making, bool if_not_exists,
                          bool or_replace) {
     const char *is = catalog_table(b->env->catalog, name.name)  ? "table"
@@ -115,7 +114,8 @@ static int table_keys(binder *b, const table_spec *spec, table_def *t) {
     return status;
 }
 
-/* Binds each DEFAULT and CHECK from its syntax tree, so that an error has its place in the text. */
+/* Binds each DEFAULT and CHECK from its syntax tree rather than its text, so that errors have a
+ * position. */
 static int check_expressions(binder *b, const table_spec *spec, const table_def *t) {
     scope row = {.outer = NULL};
     table_scope(b, t, t->name, &row);
@@ -310,8 +310,8 @@ static bool any_column(const node *n, column_says says, str name) {
     return false;
 }
 
-/* The first CHECK with a column of which `says` is
- * true, that of column `skip` aside; n = 0: none. */
+/* The text of the first CHECK that has a column for which `says` is true, except the CHECK of
+ * column `skip`; n = 0 if there is none. */
 static str find_check(binder *b, const table_def *t, int skip, column_says says, str name) {
     for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
         str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
@@ -324,7 +324,7 @@ static str find_check(binder *b, const table_def *t, int skip, column_says says,
     return (str){NULL, 0};
 }
 
-/* CHECK texts name columns: one that they use cannot go. A column's own CHECK goes with it. */
+/* A column that a CHECK uses cannot be dropped; its own CHECK is dropped with it. */
 static int not_in_checks(binder *b, const table_def *t, int at, ident name) {
     str sql = find_check(b, t, at, names_column, t->columns[at].name);
     return sql.n
@@ -345,7 +345,7 @@ static int compare_places(const void *a, const void *b) {
     return (x->pos > y->pos) - (x->pos < y->pos);
 }
 
-/* A CHECK with `to` wherever it names the column `from`; the rest stays as it was written. */
+/* The CHECK text with column `from` renamed to `to`; everything else stays as written. */
 static str renamed_in(binder *b, str sql, str from, str to) {
     node *n;
     err ignored = {0};
@@ -370,12 +370,13 @@ static str renamed_in(binder *b, str sql, str from, str to) {
     return sql;
 }
 
-/* The table with the column's new name in all that says it. */
+/* The table with the column renamed, in its CHECKs too. */
 static table_def renamed_table(binder *b, const table_def *t, int at, ident to) {
     table_def made = *t;
     str from = t->columns[at].name, written = {b->text.p + to.pos, (size_t)to.len};
     function_id function;
-    if (keyword_code(written) || is_time_word(written, &function)) /* more than a name in a CHECK */
+    if (keyword_code(written) ||
+        is_time_word(written, &function)) /* unquoted, the CHECK would not parse it as a name */
         written = str_from(arena_printf(b->mem, "\"%.*s\"", (int)written.n, written.p));
     made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
     made.checks = ARENA_ARRAY(b->mem, str, t->nchecks);
@@ -419,7 +420,7 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     return bind_default(b, &s->add_column, &s->defaults[0]);
 }
 
-/* t as a view sees it when the column is gone. */
+/* The table without the column, to check the views against. */
 static table_def table_without(binder *b, const table_def *t, int at) {
     table_def made = *t;
     made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);

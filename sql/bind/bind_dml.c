@@ -1,10 +1,10 @@
 /*
- * bind_dml.c - INSERT, UPDATE, DELETE: each becomes a query that gives the rows to write, and what
- * to check on them.
+ * bind_dml.c - INSERT, UPDATE and DELETE: each becomes a query for the rows to write, plus the CHECKs
+ * on them.
  *
- * INSERT: all columns of the table, in its order, cast, defaults included. UPDATE: the rowid, then
- * all new values. DELETE: the rowid. Invariant: exec never looks at a default or a column's type
- * again; CHECK it does. RETURNING (bind_returning.c) puts more columns behind them.
+ * The query of INSERT returns all columns of the table in table order, cast, with defaults filled in;
+ * that of UPDATE the rowid and all new values; that of DELETE the rowid. Invariant: exec evaluates
+ * CHECKs but never a DEFAULT or a column type. bind_returning.c appends the columns of RETURNING.
  */
 #include <string.h>
 
@@ -78,8 +78,7 @@ expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse)
     return x;
 }
 
-/* Texts of the catalog are bound with their errors
- * named as such: they have no place in this statement. */
+/* Binds a CHECK from the catalog. Its errors have no position in this statement. */
 static int bind_check_text(binder *b, const table_def *t, str sql, scope *s, row_check *out) {
     node *n;
     err problem = {0};
@@ -140,9 +139,9 @@ int bind_default(binder *b, const column_def *c, expr **out) {
 
 typedef struct target {
     const table_def *table;
-    int n; /* columns that get a value */
+    int n; /* number of columns that get a value */
     int *columns;
-    expr **defaults; /* per column of the table; NULL literal where there is none */
+    expr **defaults; /* per column of the table; a NULL literal without a DEFAULT */
 } target;
 
 static int find_target(binder *b, const ast *a, target *t) {
@@ -203,7 +202,7 @@ static int check_widths(binder *b, const target *t, const list *rows) {
     return 0;
 }
 
-/* Cells of the columns that are named become cells of all columns. */
+/* Extends the cells of the listed columns to all columns of the table. */
 static expr **with_defaults(binder *b, const target *t, expr **cells) {
     size_t bytes = sizeof *cells * (size_t)t->table->ncolumns;
     expr **all = memcpy(ARENA_ARRAY(b->mem, expr *, t->table->ncolumns), t->defaults, bytes);
@@ -287,7 +286,7 @@ static int conflict_assignments(binder *b, const ast *a, sql_stmt *s) {
     table_scope(b, t, t->name, &row);
     table_scope(b, t, STR("excluded"), &row);
     for (int i = t->ncolumns; i < row.n; i++)
-        row.cols[i].merged = true; /* an unqualified name means the row that is there */
+        row.cols[i].merged = true; /* an unqualified name means the existing row */
     s->conflict_set = ARENA_ARRAY(b->mem, expr *, t->ncolumns);
     for (int i = 0; i < a->conflict_set.n; i++) {
         const assignment *set = a->conflict_set.items[i];
@@ -335,7 +334,7 @@ static str target_name(const ast *a, const sql_stmt *s) {
     return a->name2.name.n ? a->name2.name : s->table->name;
 }
 
-/* UPDATE's FROM beside the target's rows; its columns, in *from too, come after theirs. */
+/* Joins FROM to the target rows. Its columns follow the target's and are also added to *from. */
 static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r) {
     int own = rows->n;
     rel *beside;
@@ -349,7 +348,8 @@ static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r)
     return 0;
 }
 
-/* The table's rows that WHERE keeps, their rowid behind their columns, FROM's columns after that. */
+/* The rows of the table that satisfy WHERE: the table's columns, the rowid, then the columns of
+ * FROM. */
 static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, scope *from, rel **out) {
     int status = find_table(b, a->name, &s->table);
     if (!status)
@@ -363,7 +363,7 @@ static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, scope 
 }
 
 static rel_expr rowid_expr(binder *b, const sql_stmt *s, const rel *r, rel_column *col) {
-    /* joins, filters and calls only add columns behind it */
+    /* joins, filters and LLM calls only append columns, so it keeps its place */
     const rel_column *from = &r->cols[s->table->ncolumns];
     *col = (rel_column){new_id(b), TYPE_INTEGER, STR("rowid"), {NULL, 0}};
     return (rel_expr){expr_column(b->mem, from->id, TYPE_INTEGER, from->name), col->id};
@@ -386,7 +386,8 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
     return 0;
 }
 
-/* PROJECT of rows' rowid and columns, those of `values` as they are set there, and of FROM. */
+/* Projects the rowid, the table's columns (new values where `values` has them) and the columns
+ * `from`. */
 static rel *project_rows(binder *b, const sql_stmt *s, rel *with_steps, const rel *rows,
                          expr *const *values, const scope *from) {
     const table_def *t = s->table;
@@ -402,7 +403,8 @@ static rel *project_rows(binder *b, const sql_stmt *s, rel *with_steps, const re
         if (i < n && values && values[i - 1])
             x = values[i - 1];
         else
-            id_copy(b, id, x); /* so that RETURNING's calls know those of SET and WHERE */
+            /* so that a call in RETURNING can share the answers of SET and WHERE */
+            id_copy(b, id, x);
         str name = beside ? beside->name : t->columns[i - 1].name;
         p->cols[i] =
             (rel_column){id, beside ? beside->type : t->columns[i - 1].type, name, {NULL, 0}};
@@ -434,7 +436,7 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
         if (from.cols[i].id == kept.cols[k].id)
             from.cols[i].id = s->query->cols[t->ncolumns + 1 + k++].id;
     s->update_from = a->from != NULL;
-    if (a->from) /* that several rows of FROM set a row alike is no contradiction */
+    if (a->from) /* several FROM rows that set the same values are not an error */
         s->query = rel_distinct(b->mem, s->query);
     status = bind_checks(b, t, s);
     return status ? status : bind_returning(b, a, target_name(a, s), &from, s);

@@ -1,17 +1,17 @@
 /*
- * bind_expr.c - expressions: names become columns, operators get operands of equal types, guards
- * are kept.
+ * bind_expr.c - expressions: resolves names to columns, converts operands to common types and keeps
+ * track of guards.
  *
- * The guard (b->at.guard) is the condition under which the value being bound is looked at: LLM calls
- * found below it are asked for no other row. It covers AND, OR, CASE here; COALESCE, IIF, FILTER in
- * bind_call.c. Invariant: what is returned names columns by id and holds no LLM call and no
- * subquery; those are steps of b->at.lift.
+ * The guard (b->at.guard) is the condition under which the value being bound is evaluated; an LLM call
+ * found there is asked only for rows that satisfy it. AND, OR and CASE add to it here; COALESCE, IIF
+ * and FILTER in bind_call.c. Invariant: a bound expression refers to columns by id and contains no LLM
+ * call and no subquery; those are steps of b->at.lift.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- small truths ---------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static expr *test(binder *b, expr *x, value v, bool negated) {
     expr *with = expr_literal(b->mem, v);
@@ -31,8 +31,8 @@ expr *is_null(binder *b, expr *x) {
     return test(b, x, value_null(), false);
 }
 
-/* What is volatile is no guard: looked at again it says something else, and a row that needs the
- * call would have gone without. */
+/* A volatile condition is not a guard: evaluated a second time it may differ, and a row that
+ * needs the answer would not be asked. */
 expr *bind_guarded(binder *b, const node *n, expr *more) {
     expr *before = b->at.guard;
     if (more && !expr_is_volatile(more))
@@ -50,10 +50,10 @@ expr *bind_condition(binder *b, const node *n, truth_context matters) {
     return x ? to_condition(b, x) : NULL;
 }
 
-/* Repeated operands inside repeated operands multiply: what walks a tree would walk it for ever. */
+/* Limits the copies of operands: nested, their number grows exponentially. */
 enum { MAX_COPIES = 1 << 20 };
 
-/* Binds an operand that will stand in the tree `times` times, as in x BETWEEN a AND b. */
+/* Binds an operand that occurs `times` times in the bound tree, as in x BETWEEN a AND b. */
 static expr *bind_repeated(binder *b, const node *n, int times) {
     int64_t before = b->copies;
     b->copies = BASE_MIN((before ? before : 1) * times, (int64_t)MAX_COPIES + 1);
@@ -62,8 +62,8 @@ static expr *bind_repeated(binder *b, const node *n, int times) {
     return x;
 }
 
-/* What stands in a comparison for an operand that several of them read: *draw becomes the operand
- * if it is volatile and must be evaluated once for all of them (once_over). */
+/* Returns the operand for use in several comparisons. A volatile one must be evaluated only
+ * once: *draw becomes the operand and the result refers to its value (see once_over). */
 static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     *draw = expr_is_volatile(operand) ? operand : NULL;
     if (!*draw)
@@ -89,7 +89,7 @@ static bool count_copies(binder *b, const node *n) {
     return false;
 }
 
-/* Whether a call may stand in it: a subquery may name a view that has one. */
+/* True if n may contain an LLM call; a subquery may read a view that does. */
 static bool may_have_call(const node *n) {
     if (n->kind == NODE_LLM || n->query)
         return true;
@@ -104,7 +104,7 @@ static bool may_have_call(const node *n) {
 
 /* ---- names and values ------------------------------------------------------------------------ */
 
-/* The select item that an unknown name stands for, or NULL. */
+/* The select item whose alias n is, or NULL. */
 static const output *find_alias(const binder *b, const node *n) {
     for (int i = 0; b->at.aliases && !n->qualifier.name.n && i < b->at.naliases; i++)
         if (b->at.aliases[i].value && str_equal_nocase(b->at.aliases[i].name, n->name.name))
@@ -112,8 +112,8 @@ static const output *find_alias(const binder *b, const node *n) {
     return NULL;
 }
 
-/* ORDER BY comes when the select list is bound; GROUP BY and HAVING bind the item for themselves.
- * An alias inside its own definition is a column or nothing. */
+/* The value of a select item. ORDER BY is bound after the select list and reuses its expression;
+ * GROUP BY and HAVING bind the item again. Inside its own definition an alias is not visible. */
 static expr *bind_alias(binder *b, const node *n, const output *meant) {
     const output *aliases = b->at.aliases;
     err_clear(b->e);
@@ -187,15 +187,15 @@ static expr *bind_variable(binder *b, const node *n) {
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
-/* An operand of AND or OR leaves the decision to the next. NULL does, unless the whole could then
- * only be NULL or what is as good. */
+/* The condition under which operand x of AND or OR does not decide the result. NULL does not
+ * decide, unless the context treats the resulting NULL like the decided value. */
 static expr *leaves_open(binder *b, expr_op op, truth_context matters, expr *x) {
     if (op == OP_AND)
         return matters == TRUTH_TRUE ? x : is_false(b, x, true);
     return matters == TRUTH_FALSE ? is_false(b, x, false) : is_true(b, x, true);
 }
 
-/* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
+/* The guard of operand i of AND or OR: no operand before it has decided. */
 static expr *undecided(binder *b, const node *n, expr **before, int i) {
     expr **open = ARENA_ARRAY(b->mem, expr *, i);
     int nopen = 0;
@@ -281,7 +281,7 @@ static bool has_row(const node *n) {
     return n->args[0]->kind == NODE_ROW || n->args[1]->kind == NODE_ROW;
 }
 
-/* What is compared with n is used as a number or BOOLEAN; TYPE_NULL: not to be told from n alone. */
+/* The type as which an LLM call compared with n is used; TYPE_NULL: n alone does not tell. */
 static value_type used_beside(const node *n) {
     return n->kind == NODE_LITERAL && type_is_number(n->literal.type) ? n->literal.type : TYPE_NULL;
 }
@@ -297,7 +297,7 @@ static expr *bind_comparison(binder *b, const node *n) {
     return comparison(b, n->op, l, r, n);
 }
 
-/* x IS TRUE takes numbers as conditions do; x IS NULL takes anything. */
+/* x IS TRUE accepts numbers, as conditions do; x IS NULL accepts any type. */
 static expr *bind_is(binder *b, const node *n) {
     if (has_row(n))
         return bind_row_comparison(b, n);
@@ -362,7 +362,7 @@ static expr *bind_in(binder *b, const node *n) {
             unify_comparison(b, OP_EQ, &x, &in->args[i], n->pos, n->len))
             return NULL;
         if (expr_is_null(in->args[0]) || in->args[0]->kind != EXPR_LITERAL)
-            in->args[0] = x; /* NULL of a type, BOOLEAN lifted to INTEGER */
+            in->args[0] = x; /* a typed NULL, or BOOLEAN converted to INTEGER */
     }
     return in;
 }
@@ -413,8 +413,7 @@ static expr *bind_op(binder *b, const node *n) {
 
 /* ---- rows of values -------------------------------------------------------------------------- */
 
-/* Rows are no values of their own: what is said of them is said of their parts, so that a bound of
- * an index is one, too. */
+/* A comparison of rows is expanded into comparisons of their parts, which can then use an index. */
 
 static bool rows_match(binder *b, const node *l, const node *r) {
     if (l->kind == NODE_ROW && r->kind == NODE_ROW) {
@@ -430,10 +429,10 @@ static bool rows_match(binder *b, const node *l, const node *r) {
     return false;
 }
 
-/* Part i of two rows, which will stand in the tree `times` times. */
+/* Part i of two compared rows, which occurs `times` times in the bound tree. */
 typedef struct row_pair {
     expr *x, *y, *equal;
-    expr *draw; /* as in shared_operand */
+    expr *draw; /* the volatile operand: see shared_operand */
 } row_pair;
 
 static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pair *out) {
@@ -455,7 +454,7 @@ static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pa
     return true;
 }
 
-/* Binds the parts, each where those before it are not known to differ. */
+/* Binds the parts; the guard of each is that the parts before it are not known to differ. */
 static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
     const node *l = n->args[0], *r = n->args[1];
     expr_op same = n->op == OP_IS || n->op == OP_IS_NOT ? OP_IS : OP_EQ;
@@ -468,7 +467,7 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
         expr *x = pairs[i].x, *y = pairs[i].y;
         if (!ok || unify_comparison(b, n->op, &x, &y, r->args[i]->pos, r->args[i]->len))
             return false;
-        if (n->op == OP_EQ) /* by <> and < an earlier part may decide */
+        if (n->op == OP_EQ) /* with <> and < an earlier part may decide */
             note_null(b, pairs[i].x, pairs[i].y);
         expr *equal = pairs[i].equal = expr_op2(b->mem, same, TYPE_BOOLEAN, x, y);
         if (!expr_is_volatile(equal))
@@ -536,7 +535,8 @@ static expr *bind_row_between(binder *b, const node *n) {
     return x;
 }
 
-/* What an index can look for: part i is one of these, where that says something of a column. */
+/* The condition that part i is one of the listed values, which an index can use; NULL if they
+ * are not constants compared with a plain column. */
 static expr *one_of(binder *b, expr *const *equal, int nrows, int width, int i) {
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, nrows + 1);
     in->args[0] = equal[i]->args[0];
@@ -550,12 +550,12 @@ static expr *one_of(binder *b, expr *const *equal, int nrows, int width, int i) 
     return in;
 }
 
-/* (a, b) IN ((1, 2), (3, 4)): (a = 1 AND b = 2) OR (a = 3 AND b = 4), with a IN (1, 3) and
- * b IN (2, 4) in front, which never say more than that. A long list is looked for in a hash table
- * instead, as IN (VALUES …) is; what stands in front is then of use only to look for rows
- * (`searched`: none but those where it is true matter). */
+/* (a, b) IN ((1, 2), (3, 4)) becomes (a = 1 AND b = 2) OR (a = 3 AND b = 4), preceded by the
+ * weaker a IN (1, 3) AND b IN (2, 4) for indexes. A long list becomes a hash lookup, as IN
+ * (VALUES …) does; the weaker conditions then help only if just rows where they are true matter
+ * (`searched`). */
 static expr *bind_row_in(binder *b, const node *n, bool searched) {
-    enum { HASHED_ROWS = 32 }; /* what hashing costs a row */
+    enum { HASHED_ROWS = 32 }; /* below this many rows comparing is cheaper than hashing */
     const node *l = n->args[0];
     int width = l->nargs, nrows = n->nargs - 1;
     expr **left = ARENA_ARRAY(b->mem, expr *, width), *draw = NULL;
@@ -594,8 +594,8 @@ static expr *bind_row_in(binder *b, const node *n, bool searched) {
 
 /* ---- CASE ------------------------------------------------------------------------------------ */
 
-/* CASE x WHEN v … becomes CASE WHEN x = v …, with one x. A branch is looked at only where the
- * conditions before it were not true and its own is. */
+/* CASE x WHEN v … becomes CASE WHEN x = v …, with x evaluated once. The guard of a branch is
+ * that its condition is true and those before it were not. */
 static expr *bind_case(binder *b, const node *n) {
     int at = n->has_operand ? 1 : 0, branches = (n->nargs - at - (n->has_else ? 1 : 0)) / 2;
     expr *operand = n->has_operand ? bind_repeated(b, n->args[0], branches) : NULL;

@@ -1,9 +1,9 @@
 /*
- * bind_from.c - FROM: tables, views, CTEs, files, derived tables, joins; WHERE's conjuncts.
+ * bind_from.c - FROM: tables, views, CTEs, files, derived tables and joins; and the conjuncts of WHERE.
  *
- * A name means, in this order: a CTE, a table, a view, a system table. Invariant: no join predicate
- * holds an LLM call or a subquery: those of an inner join become filters above it, those of a LEFT
- * JOIN a residual over its candidate pairs.
+ * A name refers to the first of: a CTE, a table, a view, a system table. Invariant: no join predicate
+ * contains an LLM call or a subquery. Such conjuncts of an inner join become filters above it, those of
+ * a LEFT JOIN a residual condition on its candidate pairs.
  */
 #include <string.h>
 
@@ -25,7 +25,8 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
     return 0;
 }
 
-/* A relation as the scope shows it: under an alias, perhaps with other column names. */
+/* Adds the columns of a relation to the scope, under an alias and perhaps with other column
+ * names. */
 static int expose(binder *b, const rel *r, str alias, const list *columns, scope *s) {
     rel_column *cols = ARENA_ARRAY(b->mem, rel_column, r->ncols);
     if (r->ncols)
@@ -49,8 +50,8 @@ static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Every column of the table, and its rowid when it is
- * wanted; by that name only where no column has it. */
+/* Scans all columns of the table, with `rowid` also the rowid; its name is visible only if no
+ * column has it. */
 int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
               rel **out) {
     rel *r = rel_make(b->mem, REL_SCAN, t->ncolumns + rowid);
@@ -100,7 +101,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->mentions_rowid = tree.mentions_rowid;
         b->e = &inner;
         b->ctes = NULL;
-        b->at.scope = NULL; /* a view sees nothing of where it is used */
+        b->at.scope = NULL; /* a view cannot refer to the query that uses it */
         status = derived_query(b, tree.ast->query, &r);
         b->view_depth = saved.view_depth;
         b->view = saved.view;
@@ -110,7 +111,8 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->at.scope = saved.scope;
     }
     if (status) {
-        if (inner.code == ERR_LIMIT) /* too deep: one name says it */
+        if (inner.code ==
+            ERR_LIMIT) /* nested too deep: naming every view on the way would not help */
             fail(b, inner.code, -1, 0, "%s", inner.message);
         else
             fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p,
@@ -125,7 +127,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     return expose(b, r, alias, columns, s);
 }
 
-/* In its own recursive part a CTE is the rows that came last. */
+/* A reference to a CTE in its own recursive part: the rows of the previous round. */
 static rel *working_rows(binder *b, const cte_binding *c) {
     rel *r = rel_make(b->mem, REL_WORKING, c->working->ncols);
     r->working.number = c->number;
@@ -136,9 +138,10 @@ static void find_volatile(rel_visit *v, expr **x) {
     *(bool *)v->ctx = *(bool *)v->ctx || expr_is_volatile(*x);
 }
 
-/* Whether NOT MATERIALIZED makes this reference one that binds the query anew: the first takes what
- * was bound already, and all have the same rows of what is drawn or reads itself. Beyond so many it
- * is shared after all, since CTEs that read each other twice double with each. */
+/* True if NOT MATERIALIZED makes this reference bind the query again. The first reference uses
+ * the query already bound; a volatile or recursive CTE is always shared, so that all references
+ * see the same rows. After MOST inlined references sharing resumes, because CTEs that read each
+ * other twice would double with each level. */
 static bool is_inlined(const binder *b, const cte_binding *c) {
     enum { MOST = 64 };
     bool is_volatile = false;
@@ -273,7 +276,7 @@ int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, 
     return find_table(b, name, &t);
 }
 
-/* The name a file goes by: its last part up to the first dot. */
+/* The default alias of a file: its base name up to the first dot. */
 static str file_alias(str path) {
     size_t start = path.n;
     while (start > 0 && path.p[start - 1] != '/')
@@ -335,7 +338,7 @@ static int no_table_function(binder *b, const from_item *f) {
     return ERR_BIND;
 }
 
-/* How many numbers there are from `first` to `last`, as far as that can be counted. */
+/* The number of values from `first` to `last`, at most INT64_MAX. */
 static int64_t series_count(int64_t first, int64_t last, int64_t by) {
     __int128 way = by > 0 ? (__int128)last - first : (__int128)first - last;
     __int128 n = way < 0 ? 0 : way / (by > 0 ? by : -(__int128)by) + 1;
@@ -353,7 +356,8 @@ static int no_constant(binder *b, const node *n) {
     return fail_node(b, n, "the arguments of generate_series() must be constant whole numbers");
 }
 
-/* generate_series(first, last [, step]), as psql, duckdb and sqlite3 have it; of NULL it is empty. */
+/* generate_series(first, last [, step]), as in psql, duckdb and sqlite3; empty if an argument is
+ * NULL. */
 static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
     int64_t given[3] = {0, 0, 1};
     bool null = false;
@@ -394,8 +398,7 @@ static void flatten_and(binder *b, const node *n, list *out) {
         list_add(b->mem, out, (void *)(uintptr_t)n);
 }
 
-/* Binds each conjunct with its own steps: those without
- * any can go into a join, the others stand above it. */
+/* A conjunct without steps can become part of a join; the others become filters above it. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) {
     list nodes = {0};
     flatten_and(b, where, &nodes);
@@ -424,7 +427,8 @@ static bool has_name(const scope *s, int from, int to, str name) {
     return false;
 }
 
-/* What NATURAL means: the names that both sides have, in the left one's order. */
+/* The USING columns of a NATURAL JOIN: the names that both sides have, in the order of the left
+ * side. */
 static int natural_columns(binder *b, const from_item *f, const scope *s, int split, list *out) {
     for (int k = 0; k < split; k++) {
         const scope_column *c = &s->cols[k];
@@ -468,8 +472,8 @@ static int using_predicate(binder *b, const list *columns, scope *s, int split, 
     return 0;
 }
 
-/* The right side with a column that is TRUE in each of
- * its rows: NULL then tells a row without a partner. */
+/* Adds a column to the right side that is TRUE in each row, so that after the LEFT JOIN a NULL
+ * marks a row without a partner. */
 static rel *with_matched(binder *b, rel *right, int id) {
     rel *p = rel_project(b->mem, right, right->ncols + 1);
     for (int i = 0; i < right->ncols; i++) {
@@ -491,8 +495,8 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
     }
 }
 
-/* LEFT JOIN … ON plain AND costly: the plain part pairs,
- * then the costly part is asked of the pairs alone. */
+/* LEFT JOIN … ON plain AND costly, where the costly conjuncts have steps: the plain ones select
+ * pairs, the costly ones are evaluated only for those pairs. */
 static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
                                int n) {
     int group = new_id(b), matched = new_id(b);
@@ -504,7 +508,7 @@ static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, co
     for (int i = 0; i < n; i++) {
         if (all[i].steps.steps.n == 0)
             continue;
-        guard_steps(b, &all[i].steps, predicate); /* only pairs that are still in */
+        guard_steps(b, &all[i].steps, predicate); /* only pairs that satisfy the conjuncts before */
         r = lift_place(b, &all[i].steps, r);
         predicate = expr_and(b->mem, predicate, all[i].value);
     }
@@ -614,8 +618,9 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
 
 /* ---- WHERE ----------------------------------------------------------------------------------- */
 
-/* One filter a conjunct, in the order written; beyond that many the rest of the plain ones share
- * one, so that a generated condition of thousands makes no tree as deep. */
+/* One filter per conjunct, in the order written. From this number on, plain conjuncts share one
+ * filter, so that a generated condition with thousands of conjuncts does not become a tree as
+ * deep. */
 enum { MAX_FILTERS = 64 };
 
 int bind_conjuncts(binder *b, const node *where, rel **r) {

@@ -1,16 +1,16 @@
 /*
  * bind_group.c - GROUP BY, aggregates, HAVING.
  *
- * Everything above the groups is bound over the rows first, as it is written, and then rewritten:
- * what equals a key becomes that key's column, an aggregate is its own column already, and any
- * other column of the rows is the error that SQL asks for. LLM calls and subqueries of the select
- * list and HAVING are rewritten in the same way; those that vanish in a key are not asked.
+ * Expressions above the groups are first bound over the rows and then rewritten: what equals a group
+ * key becomes the column of that key, an aggregate already is a column, and any other column of the
+ * rows is an error. LLM calls and subqueries of the select list and HAVING are rewritten in the same
+ * way; those that a key replaces are dropped.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* A call whose answer was there for the rows, asked again for the groups. */
+/* A call answered for the rows and asked again for the groups. */
 typedef struct clone {
     int below_id;
     step *use;
@@ -138,7 +138,8 @@ static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
     return !s->use.guard || (s->use.guard = rewrite(b, g, above, s->use.guard)) != NULL;
 }
 
-/* The rows knew the answer (WHERE asked), the groups do not: ask again over the keys. */
+/* The answer exists per row (WHERE asked for it), not per group: asks again with the group keys
+ * as arguments. */
 static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
     bool prob = x->column.id == below->use.prob_id;
     for (int i = 0; i < g->clones.n; i++) {
@@ -179,14 +180,14 @@ static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
     return NULL;
 }
 
-/* Whether a key's subquery has its value wherever the same one above, with this guard, is looked
- * at. */
+/* True if the key's subquery is evaluated wherever the equal one above the groups, with this
+ * guard, is needed. */
 static bool guard_agrees(binder *b, const grouping *g, const lift *above, expr *key, expr *guard) {
     return !key || (guard && guard_covers(with_key_subqueries(b, g, &g->below, key),
                                           with_key_subqueries(b, g, above, guard)));
 }
 
-/* Whether IN looks for the same in both: predicates of x, above the groups, and of a key. */
+/* True if both IN predicates have equal operands: x above the groups, and that of a key. */
 static bool same_operands(binder *b, const grouping *g, const lift *above, const expr *x,
                           const expr *key) {
     if (x->op != key->op)
@@ -197,8 +198,8 @@ static bool same_operands(binder *b, const grouping *g, const lift *above, const
     return expr_equal(key->args[0], with_key_subqueries(b, g, above, x->args[0]));
 }
 
-/* Subqueries are bound anew wherever they stand: of one above the groups, by its text and its
- * guard, and IN by its operand too, the same one of a key. NULL: there is none. */
+/* The subquery of a group key that equals subquery s above the groups, or NULL. Each occurrence
+ * is bound separately, so they are compared by text, guard and, for IN, operand. */
 static const step *key_subquery(binder *b, const grouping *g, const lift *above, const step *s) {
     for (int i = 0; i < g->below.steps.n; i++) {
         const step *key = g->below.steps.items[i];
@@ -211,8 +212,7 @@ static const step *key_subquery(binder *b, const grouping *g, const lift *above,
     return NULL;
 }
 
-/* x as it would be in a key: with the columns of the keys' subqueries for those of the same ones
- * above. */
+/* x with the columns of subqueries replaced by those of equal subqueries of keys. */
 static expr *with_key_subqueries(binder *b, const grouping *g, const lift *above, expr *x) {
     if (x->kind == EXPR_COLUMN) {
         const step *s = find_step(&above->steps, x->column.id);
@@ -251,7 +251,7 @@ static expr *rewrite_column(binder *b, grouping *g, lift *above, expr *x) {
     for (int i = 0; i < g->input->ncols; i++)
         if (g->input->cols[i].id == id)
             return ungrouped(b, g, x);
-    return x; /* an aggregate, or of an enclosing query */
+    return x; /* a column of an aggregate or of an outer query */
 }
 
 static expr *rewrite(binder *b, grouping *g, lift *above, expr *x) {

@@ -1,15 +1,15 @@
 /*
- * bind_int.h - the binder's inside: scopes, what waits to be lifted out of an expression, and who
- * binds what.
+ * bind_int.h - the binder's internals: scopes, lifted LLM calls and subqueries, and the functions
+ * that bind each part of a statement.
  *
- * A clause is bound in three steps: its expressions (which leave LLM calls and subqueries in
- * b->at.lift as *steps* and refer to their columns), then lift_place puts the steps as nodes on the
- * clause's input, then the clause's own node goes on top. Binding functions return NULL or non-zero
- * after filling b->e.
+ * A clause is bound in three steps: its expressions are bound, which leaves LLM calls and subqueries
+ * in b->at.lift as *steps* and refers to their columns; lift_place puts the steps as nodes above the
+ * clause's input; the clause's own node goes on top. Binding functions return NULL or non-zero after
+ * filling b->e.
  *
  * Queries contain expressions and expressions contain queries, so the nine files that bind their
- * parts call each other. The others either use these (bind.c, bind_ddl.c, bind_dml.c, …) or are used
- * by them (scope.c, lift.c, bind_types.c, llm_type.c).
+ * parts call each other. The other files either only call these nine (bind.c, bind_ddl.c, bind_dml.c,
+ * …) or are only called by them (scope.c, lift.c, bind_types.c, llm_type.c).
  */
 #ifndef KVASIR_BIND_INT_H
 #define KVASIR_BIND_INT_H
@@ -23,8 +23,8 @@ typedef struct scope_column {
     str table, name;
     int id;
     value_type type;
-    bool merged;        /* the right column of USING: found only by its table's name */
-    bool hidden_column; /* rowid: never part of a star */
+    bool merged;        /* the right column of USING: visible only when qualified */
+    bool hidden_column; /* the rowid: left out of * */
 } scope_column;
 
 typedef struct step step;
@@ -33,67 +33,68 @@ typedef struct scope {
     struct scope *outer;
     int n, cap;
     scope_column *cols;
-    list computed; /* of step*: LLM columns already there for every row */
+    list computed; /* of step*: LLM calls already answered below this clause */
 } scope;
 
-/* What an LLM column, a subquery's value or its mark waits for: a node to be put below the clause.
- */
+/* An LLM call or a subquery lifted out of an expression: becomes a node below the clause. */
 struct step {
     bool is_apply, placed;
     llm_use use;
-    str text; /* of a subquery */
+    str text; /* the text of the subquery */
     rel *right;
     join_kind kind;
-    expr *predicate; /* IN: operand = column; a value: the rows that look at it (NULL: all) */
+    /* JOIN_MARK: the comparison of IN; JOIN_SINGLE: the rows that need the value (NULL: all) */
+    expr *predicate;
     int mark_id, value_id;
     bool mark_null;
-    expr *guard; /* of a subquery: is_apply; calls inside it read it as the column guard_id */
+    expr *guard; /* is_apply: the guard, which calls inside the subquery read as column guard_id */
     int guard_id;
-    bool is_above; /* grouped queries: computed over the groups (HAVING), though its args still name
-                      the input's columns */
+    /* computed above the groups, though its arguments still refer to columns of the input */
+    bool is_above;
     bool rewritten;
-    int searched; /* the last search that came by: b->search */
+    int searched; /* the search (b->search) that visited it last */
 };
 
 typedef struct lift {
     list steps;
 } lift;
 
-/* How the statement uses the answer of one LLM call, collected while it is bound and kept for the
- * next pass. A call without RETURNS gets its type from it. */
+/* How the statement uses the answers of one LLM call. Kept from pass to pass, because the type
+ * of a call without RETURNS is inferred from it. */
 typedef struct call_uses {
     str key;
-    bool prob;            /* LLM_PROB() asks for it */
-    bool number, boolean; /* compared with a number; with a BOOLEAN, or used as a condition */
-    list literals;        /* of str*: the texts it is compared with */
-    /* Texts it is compared with that the compared expression also has as a literal: 'none' in
-     * COALESCE(LLM(…), 'none') = 'none'. They count as answers only if there are no `literals`. */
+    bool prob;     /* LLM_PROB() reads its probability */
+    bool number;   /* compared with a number */
+    bool boolean;  /* compared with a BOOLEAN or used as a condition */
+    list literals; /* of str*: the text literals it is compared with */
+    /* Of str*: literals it is compared with that also occur in the compared expression, like
+     * 'none' in COALESCE(LLM(…), 'none') = 'none'. They are answers only if `literals` is empty. */
     list fallbacks;
-    int literal_pos, literal_len; /* of the first text */
-    int pos, len;                 /* of the first occurrence */
+    int literal_pos, literal_len; /* position of the first literal */
+    int pos, len;                 /* position of the first occurrence */
 } call_uses;
 
-/* One LLM call in one pass; its occurrences with equal keys share it. */
+/* One LLM call in one pass, shared by all occurrences with the same key. */
 typedef struct call_info {
     call_uses *uses;
     int number;
-    bool given;       /* RETURNS was written */
-    bool text_option; /* an occurrence has an option that only a TEXT answer takes */
-    bool lacks_prob;  /* LLM_PROB() asks for it, and a step was made before that was known */
+    bool given;       /* has a RETURNS clause */
+    bool text_option; /* an occurrence has an option that is valid only for TEXT */
+    bool lacks_prob;  /* LLM_PROB() reads it, but an earlier step was made without a probability */
     llm_call *call;
 } call_info;
 
-/* Where a column's values come from, for telling equal calls. */
+/* The origin of a column's values, by which equal calls are recognised. */
 typedef struct id_info {
     const table_def *table;
     int column;
-    int same_as;     /* id of the column that was passed through, or its own */
-    bool is_null;    /* NULL in every row, and TEXT for want of a better type */
-    call_info *call; /* the LLM call whose answer it is */
-    /* Of a computed column: what it was computed from, of a set operation's the columns of both
-     * sides; else NULL. */
+    int same_as;     /* the column that this one copies, or its own id */
+    bool is_null;    /* NULL in every row; its type may still change */
+    call_info *call; /* the LLM call that it is an answer of */
+    /* The expression that computes the column, or the columns of both sides of a set operation;
+     * else NULL. */
     const expr *made_of[2];
-    int searched; /* the last search that came by: b->search */
+    int searched; /* the search (b->search) that visited it last */
 } id_info;
 
 typedef struct cte_binding {
@@ -101,14 +102,14 @@ typedef struct cte_binding {
     const cte *def;
     rel *bound;
     int number, references;
-    scope *scope; /* what its query sees */
+    scope *scope; /* the outer scope of its query */
     bool reads_itself;
-    rel *last;    /* the only reference so far */
-    rel *working; /* while its own recursive part is bound: what a reference reads */
+    rel *last;    /* the latest reference */
+    rel *working; /* the rows of the previous round, while its recursive part is bound */
 } cte_binding;
 
 typedef struct output {
-    const node *value; /* NULL: a star's column */
+    const node *value; /* NULL: a column of * */
     const scope_column *col;
     str name;
     str qualifier;
@@ -119,12 +120,12 @@ typedef struct grouping {
     int nkeys;
     rel_expr *keys;
     list aggs;   /* of rel_agg* */
-    lift below;  /* calls in keys and aggregate arguments */
-    rel *input;  /* once placed */
-    list clones; /* of clone*: calls computed below the groups that are asked again above them */
+    lift below;  /* steps of keys and aggregate arguments */
+    rel *input;  /* the groups' input with the steps of `below` placed */
+    list clones; /* of clone*: calls answered below the groups and asked again above them */
 } grouping;
 
-/* PARTITION BY and ORDER BY of one OVER: the first npartition keys are the partition's. */
+/* The sort keys of one window: the first npartition are PARTITION BY, the rest ORDER BY. */
 typedef struct bound_window {
     const window_spec *spec;
     int npartition, nkeys;
@@ -140,32 +141,33 @@ typedef struct window_function {
 typedef struct windowing {
     const list *defs; /* of window_def*: the WINDOW clause */
     list windows;     /* of bound_window* */
-    list functions;   /* of window_function*, each once */
-    list calls;       /* of window_call*: which function each call is */
-    lift below;       /* calls and subqueries in their parts */
+    list functions;   /* of window_function*, without duplicates */
+    list calls;       /* of window_call*: the function of each call */
+    lift below;       /* steps of keys, arguments and filters */
 } windowing;
 
-/* What of a condition matters where it stands: NULL is as good as FALSE where only TRUE does. */
+/* Which results of a condition the context tells apart. In TRUTH_TRUE (as in WHERE) only TRUE
+ * matters, so NULL equals FALSE; in TRUTH_FALSE NULL equals TRUE. */
 typedef enum truth_context { TRUTH_ANY, TRUTH_TRUE, TRUTH_FALSE } truth_context;
 
-/* Where an expression stands: what its names mean, what it may hold and where that goes. Who binds
- * something of another place keeps this one and puts it back. */
+/* The context in which an expression is bound. A function that binds something in another
+ * context saves this struct and restores it. */
 typedef struct bind_place {
     scope *scope;
     lift *lift;
     expr *guard;
-    truth_context truth;        /* of the AND, OR, NOT or IN that is bound next */
-    expr *inherited;            /* of the query being bound: the guard that all its calls have */
-    grouping *group;            /* aggregates are allowed and go here */
-    const char *no_aggregate;   /* why not, where group is NULL */
-    const char *reevaluated_by; /* what would evaluate a select item again, by its name */
-    windowing *windows;         /* window functions are allowed and were bound before */
-    const char *no_window;      /* why not, where windows is NULL; NULL: as no_aggregate says */
-    const char *refuse;         /* LLM calls and subqueries are refused here: "CHECK" */
-    bool returning;             /* subqueries here do not see the rows as they are written */
-    const output *aliases;      /* select items an unknown name may stand for */
+    truth_context truth;        /* for the AND, OR, NOT or IN bound next */
+    expr *inherited;            /* the guard of every call of the query being bound */
+    grouping *group;            /* collects aggregates; NULL: none are allowed */
+    const char *no_aggregate;   /* names the clause in the error when group is NULL */
+    const char *reevaluated_by; /* names the clause that would evaluate a select item again */
+    windowing *windows;         /* the bound window functions; NULL: none are allowed */
+    const char *no_window;      /* names the clause in the error; NULL: no_aggregate does */
+    const char *refuse;         /* not NULL: LLM calls and subqueries are errors in this clause */
+    bool returning;             /* in RETURNING: subqueries cannot read the written rows */
+    const output *aliases;      /* select items that an unknown name may refer to */
     int naliases;
-    const output *shown; /* the select list: LLM_PROB() takes a call by the name it has there */
+    const output *shown; /* the select list: LLM_PROB() accepts the alias of a call */
     int nshown;
 } bind_place;
 
@@ -175,84 +177,83 @@ typedef struct binder {
     err *e;
     str text;
     int next_id, next_share;
-    int ninlined; /* references to CTEs that were bound anew */
+    int ninlined; /* CTE references bound inline instead of shared */
     bool mentions_rowid;
     bool compares_null;
-    int view_depth; /* > 0: positions are another text's */
-    str view;       /* whose text that is: the view at hand */
+    int view_depth; /* > 0: inside a view, so positions are not of this text */
+    str view;       /* name of the innermost view */
     bind_place at;
-    scope
-        *recursion_outer; /* of the query around a recursion, which does not see it: for an error */
-    const scope *comma_tables; /* of an ON: the tables before the comma, which it does not see */
-    str target;                /* of UPDATE … FROM: what the table that it changes is called */
-    const list *where_aliases; /* select items whose aliases WHERE cannot see: for a hint */
+    /* scope around a recursive CTE, which cannot refer to it: for an error */
+    scope *recursion_outer;
+    const scope *comma_tables; /* tables before the comma, which ON cannot refer to: for an error */
+    str target;                /* alias of the updated table of UPDATE … FROM */
+    const list *where_aliases; /* select items, whose aliases WHERE cannot use: for a hint */
     cte_binding *ctes;
-    const cte *defining;    /* which is being bound: to hint at RECURSIVE */
-    cte_binding *recursion; /* whose query is about to be bound */
+    const cte *defining;    /* the CTE being bound: for a hint at RECURSIVE */
+    cte_binding *recursion; /* the RECURSIVE CTE whose query is bound next */
     id_info *ids;
     int ids_cap;
     list calls;   /* of call_info* */
-    list *uses;   /* of call_uses*: kept from pass to pass */
+    list *uses;   /* of call_uses*: shared by all passes */
     bool learned; /* this pass added to `uses` */
     int ncalls;
     int search;
-    int64_t copies,
-        excess; /* how often what is being bound will stand in the tree; nodes beyond one each */
+    int64_t copies, excess; /* copies of the expression being bound; nodes beyond one copy each */
 } binder;
 
 int new_id(binder *b);
 id_info *id_of(binder *b, int id);
-void id_copy(binder *b, int to,
-             const expr *from); /* when `from` is a column, `to` has the same values */
+void id_copy(binder *b, int to, const expr *from); /* records that `to` is computed by `from` */
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type);
-/* A column as it is in another scope. */
+/* Adds a copy of a column of another scope. */
 void scope_add_column(binder *b, scope *s, const scope_column *c);
-/* The column, or NULL with an error. */
+/* Returns the column that n names, or NULL with an error. */
 const scope_column *scope_find(binder *b, const node *n);
-/* The first column that the name may mean, without a word where there is none. */
+/* Returns the first column that n may name, or NULL without an error. */
 const scope_column *scope_named(const binder *b, const node *n);
 bool scope_has_table(const scope *s, str table);
 
-/* Error at a place of the statement's text, or without one inside a view. */
+/* Reports an error at a position of the statement's text; inside a view without a position. */
 int fail(binder *b, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
 int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 4);
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
-/* Hints at a select item of that name, which WHERE cannot see; false: there is none. */
+/* Hints that n is an alias of the select list, which WHERE cannot use; false: it is none. */
 bool hint_select_alias(binder *b, const node *n);
 
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
-/* The same; if n is an LLM call without RETURNS, its answer is used as that type. */
+/* The same; `used` is the type of an LLM call n without RETURNS, TYPE_NULL if unknown. */
 expr *bind_as(binder *b, const node *n, value_type used);
-/* current_date and the like: a function without parentheses, where no quotes make it a name. */
+/* True for current_date, current_time and current_timestamp, functions written without
+ * parentheses. */
 bool is_time_word(str name, function_id *function);
 expr *bind_condition(binder *b, const node *n, truth_context matters);
 expr *bind_call(binder *b, const node *n);
-bool node_has_aggregate(const node *n); /* one that groups: without OVER */
+bool node_has_aggregate(const node *n); /* an aggregate without OVER */
 bool window_has_aggregate(const window_spec *w);
-/* Of a call by that many arguments: false with an error. */
+/* Checks the number of arguments of the aggregate; false: an error was set. */
 bool aggregate_takes(binder *b, const node *n, agg_kind kind);
-/* Argument, separator and FILTER, as they are without groups. */
+/* Binds argument, separator, FILTER and ORDER BY over the rows below the groups. */
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg);
 expr *wrong_count(binder *b, const node *n, const function_info *info);
 expr *unknown_function(binder *b, const node *n);
-/* Binds with `more` added to the guard. */
+/* Binds n with `more` (may be NULL) added to the guard. */
 expr *bind_guarded(binder *b, const node *n, expr *more);
 expr *is_true(binder *b, expr *x, bool negated); /* x IS [NOT] TRUE */
 expr *is_null(binder *b, expr *x);
 
-/* A literal NULL, or a column of nothing else: it takes the type that its place wants. */
+/* True for a literal NULL and a column that is NULL in every row: it adapts to any type. */
 bool is_untyped_null(binder *b, const expr *x);
 expr *to_condition(binder *b, expr *x);
-/* The value as `type`: a literal converts now (or is an
- * error), anything else at run time. `what`: for the message. */
+/* Converts x to `type`: a literal now (or an error), anything else at run time. `what` names the
+ * context in errors. */
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
-expr *to_column(binder *b, expr *x,
-                const column_def *c); /* what is stored there: exactly, or an error */
-expr *to_type_implicit(binder *b, expr *x, value_type type,
-                       const char *what); /* only where no information is lost */
+/* x as a value of column c: converts without loss or is an error. */
+expr *to_column(binder *b, expr *x, const column_def *c);
+/* Like to_type, but only where the types allow no loss. */
+expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what);
 expr *to_number(binder *b, expr *x, const char *what);
 int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len);
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
@@ -265,7 +266,7 @@ int bind_scan(binder *b, const table_def *t, str alias, const list *columns, boo
               rel **out);
 int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out);
 int bind_conjuncts(binder *b, const node *where, rel **r);
-/* bind_group.c, in the order they are called. */
+/* bind_group.c; functions in the order in which they are called. */
 typedef struct conjunct {
     expr *value;
     lift steps;
@@ -274,117 +275,120 @@ typedef struct conjunct_list {
     int n;
     conjunct *items;
 } conjunct_list;
-/* The conjuncts of `where`, each with its own steps. reuse: each may use what those before it
- * computed. NULL: an error. */
+/* Binds the conjuncts of `where`, each with its own steps; with `reuse` a conjunct may use the
+ * answers of earlier ones. NULL: an error. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count);
 int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts);
 int group_having(binder *b, grouping *g, const node *having, conjunct_list *out);
-/* Whether the groups are made by x. */
+/* True if x is one of the group keys. */
 bool group_has_key(const grouping *g, const expr *x);
 int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out);
-/* Filters by conditions over the groups; g NULL: over the rows. */
+/* Puts filters on r: conditions over the groups, or over the rows if g is NULL. */
 int group_filter(binder *b, grouping *g, conjunct_list *on, rel **r);
 int group_rewrite(binder *b, grouping *g, lift *above, expr **x);
-/* Forgets the steps that no rewritten expression needs: they stood for a key. */
+/* Removes the steps that no rewritten expression uses, because a group key replaced them. */
 void group_prune(lift *above);
-/* bind_window.c, in the order they are called; g: NULL where nothing is grouped. The select list is
- * bound between the second and the third. */
+/* bind_window.c, in the order in which they are called; g is NULL without grouping. The select
+ * list is bound between windows_qualify and windows_place. */
 int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *w);
 int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowing *w,
                     conjunct_list *out);
 int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
-/* A key of an OVER or, in its parentheses, of an aggregate; item: NULL is no ORDER BY. */
+/* Binds a sort key of OVER or of an aggregate; item is NULL for PARTITION BY. */
 int bind_sort_key(binder *b, const node *n, const order_item *item, sort_key *out);
-expr *bind_window_call(binder *b, const node *n); /* the column of a call bound before */
+expr *bind_window_call(binder *b, const node *n); /* the column of a call that windows_bind bound */
 int bind_terms(binder *b, query *q, int from, int to, rel **out);
-/* Casts columns whose types differ from these. */
+/* Projects r with casts where column types differ from `types`. */
 rel *cast_columns(binder *b, rel *r, const value_type *types);
-/* bind_recursive.c: the query of a CTE that may read itself; *done is false where it does not. */
+/* bind_recursive.c: binds the query of a RECURSIVE CTE; *done is false if it does not read
+ * itself. */
 int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
-/* A select list over the columns of s. */
+/* Binds a select list over the columns of s. */
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
-/* Whether a row is one of nrows, as IN (VALUES …): equal[k * width + i] compares its part i with row
- * k's. NULL without an error: not all of these are constants of one type a column, or a subquery
- * may not stand here, or would not see the rows. */
+/* Binds a long IN list as IN (VALUES …); equal[k * width + i] compares part i of the left side
+ * with row k. NULL without an error: the values are not constants of one type per column, or a
+ * subquery is not possible here. */
 expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
 int subquery(binder *b, query *q, rel **out);
-/* A query in FROM: as subquery(), but what guards the query around it guards its calls too. */
+/* A query in FROM: like subquery(), but its calls inherit the guard of the query around it. */
 int derived_query(binder *b, query *q, rel **out);
-/* (…) AS t(a, b): renames, or an error when the counts differ. */
+/* Applies the column names of AS t(a, b); an error if there are too many. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
 
 /* ---- VALUES: bind_values.c ------------------------------------------------------------------- */
 
-/* One row of VALUES, or consecutive rows that ask the model the same: `cells` over `source`. */
+/* One row of VALUES, or consecutive rows with the same LLM calls: `cells` over `source`. */
 typedef struct values_part {
-    rel *source; /* NULL: no columns, one row */
+    rel *source; /* NULL: one row without columns */
     lift steps;
     expr **cells;
 } values_part;
-/* Binds what stands at column `at` of a row. */
+/* Binds the value of column `at` of a row. */
 typedef expr *cell_binder(binder *b, void *ctx, const node *n, int at);
-/* rows: of list* of node*, all as long as the first. */
+/* rows: list of lists of node*, all of the same length. */
 int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_part **parts,
               int *nparts);
-/* cols: types and names; the ids are new. */
+/* Makes the relation of the parts; cols has the types and names, the ids are new. */
 rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *cols, int ncols);
 int bind_values(binder *b, query *q, rel **out);
-/* l UNION ALL r, whose columns are alike; its own have new ids. */
+/* l UNION ALL r, which have the same column types; the result has new ids. */
 rel *bind_union_all(binder *b, rel *l, rel *r);
 
 /* ---- steps: lift.c --------------------------------------------------------------------------- */
 
-/* The step that answers this call for these arguments: one already there, or a new one of `l`. */
+/* Returns the step that answers this call for these arguments: an existing one, or a new one of
+ * `l`. */
 step *lift_use(binder *b, lift *l, call_info *info, expr **args);
-/* Puts the steps of `l` on r, in the order they need each other. */
+/* Puts the steps of `l` as nodes on r, dependencies first. */
 rel *lift_place(binder *b, lift *l, rel *r);
-/* Later expressions of the scope may use these columns. */
+/* Makes the answers of `l` available to later expressions of the scope. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
-/* The call of `l`, or one that s had computed before, that column `id` is an answer of; NULL: none. */
+/* Returns the call of `l` or s->computed that column `id` is an answer of, or NULL. */
 const llm_use *lift_use_of(const scope *s, const lift *l, int id);
-/* Whether what is there for rows with this guard (NULL: all) is there wherever `wanted` is true. */
+/* True if `wanted` implies `guard` (NULL: always true), as far as a syntactic test can tell. */
 bool guard_covers(const expr *guard, const expr *wanted);
-/* Whether x (or NULL) names the column `id`. */
+/* True if x (may be NULL) refers to column `id`. */
 bool expr_mentions(const expr *x, int id);
 
 /* ---- LLM calls: bind_llm.c, llm_type.c ------------------------------------------------------- */
 
-/* A number that may read no rows and ask no model: a literal, or what only looks like one. `what` it
- * is, for errors; NULL: failed. */
+/* Binds a number without LLM calls and subqueries; `what` names it in errors. NULL: an error. */
 expr *bind_constant(binder *b, const node *n, const char *what);
-/* `used`: the type that its answer is used as, TYPE_NULL if that is not known yet. */
+/* `used`: the type that its answer is used as, TYPE_NULL if unknown. */
 expr *bind_llm(binder *b, const node *n, value_type used);
-/* LLM_PROB() of the call n. `named`: the name by which a select item's call is meant, else NULL. */
+/* Binds LLM_PROB() of the call n. `named`: the alias that refers to the call, or NULL. */
 expr *bind_prob(binder *b, const node *n, const node *named);
-/* Notes a use of a call's answer as BOOLEAN or a number. */
+/* Records that an answer is used as a BOOLEAN or a number. */
 void llm_note_type(binder *b, const call_info *info, value_type type);
-/* Notes with what x is compared as a use of the untyped calls whose answers x may be; a text that x
- * is ordered against (<) is no answer. true: x gets another type in the next pass, do not unify now.
- */
+/* Records the comparison of x with `with` as a use of the untyped calls that x may be an answer
+ * of; a literal compared by < or > is not an answer. True: x gets another type in the next pass,
+ * so it must not be unified in this one. */
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
-/* Sets what the call returns: as RETURNS says, or by the uses known so far. */
+/* Sets the type of the call: from RETURNS, or from the uses known so far. */
 int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
-/* After a pass without an error: gives the calls that were used as texts their answers. false: a
- * call was bound as another type than its uses show, or is used wrongly; the next pass knows. */
+/* Called after a pass without errors: sets the answers of calls that are used as texts. False:
+ * the type of a call differs from the one it was bound with, or it is used wrongly; the next
+ * pass handles that. */
 bool llm_types_fit(binder *b);
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
 int bind_stmt(binder *b, ast *a, sql_stmt *s); /* bind.c */
-/* bind_copy.c: whether an option is on, as its value says, or where it has none. */
+/* bind_copy.c: the value of a boolean option; without a value it is on. */
 int bind_switch(binder *b, const copy_option *o, bool *on);
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
-/* bind_returning.c: after s->query. `alias`: what the table is called there; `from` (or NULL): the
- * columns of UPDATE's FROM; the query's last are those of them that RETURNING mentions. */
-bool returning_mentions(const ast *a, const scope_column *c); /* or may: a subquery stands in it */
+/* bind_returning.c: binds RETURNING after s->query. `alias`: name of the target table; `from`:
+ * the columns of FROM of an UPDATE, or NULL; those that RETURNING mentions are the last columns
+ * of the query. */
+bool returning_mentions(const ast *a, const scope_column *c); /* true also for any subquery */
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
 int bind_copy_from(binder *b, ast *a, sql_stmt *s);
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);
@@ -394,22 +398,22 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s);
 int bind_create_model(binder *b, ast *a, sql_stmt *s);
 int bind_drop(binder *b, ast *a, sql_stmt *s);
 int bind_alter(binder *b, ast *a, sql_stmt *s);
-/* bind_views.c: whether the views there are allow that `old` goes (changed: NULL) or becomes
- * `changed`. */
+/* bind_views.c: an error if a view would no longer bind after `old` is replaced by `changed`
+ * (NULL: dropped). */
 int views_allow_table(binder *b, const table_def *old, const table_def *changed, ident place);
 int views_allow_view(binder *b, const view_def *old, const view_def *changed, ident place);
-bool is_system_table(const binder *b, str name); /* can be read, and that alone */
+bool is_system_table(const binder *b, str name); /* a read-only table */
 int find_table(binder *b, ident name, const table_def **out);
-int find_column(binder *b, const table_def *t, ident name); /* its position; -1: an error */
+int find_column(binder *b, const table_def *t, ident name); /* its index, or -1 with an error */
 int find_columns(binder *b, const table_def *t, const list *names, int **out);
-/* Expressions over one row of a table, not over a relation:
- * no calls, no subqueries. `refuse` names the place. */
+/* Binds a condition over one row of a table, without LLM calls and subqueries. `refuse` names
+ * the clause in errors. */
 expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse);
-/* Columns of x in s: slot = position in s. */
+/* Sets the slot of each column of x to its position in s. */
 void set_slots(expr *x, const scope *s);
 void table_scope(binder *b, const table_def *t, str alias, scope *s);
 int bind_checks(binder *b, const table_def *t, sql_stmt *s);
-/* NULL without an error: there is none. */
+/* *out is NULL without an error if the column has no DEFAULT. */
 int bind_default(binder *b, const column_def *c, expr **out);
 int bind_default_node(binder *b, const node *n, const column_def *c);
 

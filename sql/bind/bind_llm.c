@@ -1,9 +1,9 @@
 /*
  * bind_llm.c - one LLM call: its prompt, fields, options and examples, and which calls are equal.
  *
- * A call is known by its key: prompt, fields' names and what they are made of, options, type. Equal
- * keys share one llm_call, whose uses are collected over the whole statement (llm_type.c). Each
- * occurrence becomes a step of the clause (lift.c).
+ * A call is identified by its key: prompt, names and values of the fields, options, type. Occurrences
+ * with equal keys share one llm_call, whose uses are collected over the whole statement (llm_type.c).
+ * Each occurrence becomes a step of its clause (lift.c).
  */
 #include <string.h>
 
@@ -21,8 +21,8 @@ static void key_column(binder *b, buf *out, int id) {
         buf_printf(out, "#%d", info->same_as);
 }
 
-/* The text by which two expressions are the same question:
- * base columns by table and position, whatever the alias. */
+/* Writes a text that is equal for equal expressions; a base column is identified by table and
+ * position, not by alias. */
 static void expr_key(binder *b, buf *out, const expr *x) {
     buf_printf(out, "(%d:%d:", (int)x->kind, (int)x->type);
     switch (x->kind) {
@@ -68,9 +68,9 @@ static call_info *find_info(const binder *b, str key) {
 typedef struct fields {
     int n, cap;
     expr **args;
-    str *names, *tables; /* tables: for columns without an alias, to qualify by */
+    str *names, *tables; /* tables: qualifiers of columns without an alias */
     int *positions, *lengths;
-    const node **stars; /* the t.* that a field comes from, or NULL */
+    const node **stars; /* the star that the field comes from, or NULL */
 } fields;
 
 static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
@@ -140,13 +140,13 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
         err_hint(b->e, "name it: expression AS name");
         return ERR_BIND;
     }
-    /* as the table writes it, however the query does: REVIEW is no other question */
+    /* spelled as in the table, so that REVIEW and review give the same prompt */
     const scope_column *c = scope_named(b, n);
     add_field(b, f, x, c ? c->name : n->name.name, c ? c->table : n->qualifier.name, n);
     return 0;
 }
 
-/* Two fields of one name are told apart by their tables: r.title, m.title. */
+/* Qualifies fields of equal name by their tables: r.title, m.title. */
 static int distinguish(binder *b, fields *f) {
     bool *clash = ARENA_ARRAY(b->mem, bool, f->n);
     for (int i = 0; i < f->n; i++)
@@ -183,7 +183,8 @@ static int unknown_field(binder *b, const fields *f, str name, const node *promp
         names[i] = arena_strndup(b->mem, f->names[i].p, f->names[i].n);
     bool exact = prompt->kind == NODE_LITERAL && prompt->literal.type == TYPE_TEXT &&
                  (size_t)prompt->len ==
-                     prompt->literal.s.n + 2; /* no doubled quotes: offsets are the text's */
+                     /* without doubled quotes offsets in the value are offsets in the text */
+                     prompt->literal.s.n + 2;
     int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos,
         len = exact ? (int)name.n : prompt->len;
     fail(b, ERR_BIND, pos, len, "the prompt uses {%.*s}, which is not a field of the call",
@@ -202,7 +203,7 @@ static bool names_field(str prompt, str field) {
     for (size_t i = 0; i < prompt.n; i++) {
         if (prompt.p[i] != '{')
             continue;
-        if (i + 1 < prompt.n && prompt.p[i + 1] == '{') { /* a brace itself */
+        if (i + 1 < prompt.n && prompt.p[i + 1] == '{') { /* an escaped brace */
             i++;
             continue;
         }
@@ -221,7 +222,7 @@ static bool names_any(str prompt, const fields *f, const node *star) {
     return false;
 }
 
-/* SET llm_prune: of a t.* that the prompt names fields of, the others go. */
+/* With SET llm_prune, a star of which the prompt names some fields keeps only those. */
 static void prune_stars(binder *b, str prompt, fields *f) {
     fields all = *f;
     bool *drop = ARENA_ARRAY(b->mem, bool, f->n + 1);
@@ -241,7 +242,7 @@ static void prune_stars(binder *b, str prompt, fields *f) {
     }
 }
 
-/* {x} becomes the field's name, {{ and }} a brace. */
+/* Replaces {x} by the name of the field, {{ and }} by a brace. */
 static int read_prompt(binder *b, llm_call *call, const fields *f, const node *prompt) {
     str s = call->prompt.s;
     buf out = {0};
@@ -349,7 +350,7 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
     return status;
 }
 
-/* May be given several times. */
+/* The option stop, which can be given several times. */
 static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     enum { MOST = 16 };
     value v;
@@ -366,7 +367,7 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     return 0;
 }
 
-/* Of options given twice one would go unheard. */
+/* An option given twice is an error: one of the values would be ignored. */
 static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
     const struct {
         str name;
@@ -462,7 +463,8 @@ static void note_use(rel_visit *v, llm_use *u) {
     *(bool *)v->ctx = true;
 }
 
-/* What WITH names was bound where it stands, and may ask there. */
+/* True if r contains an LLM call. The body of a CTE is not r: it was bound outside the examples,
+ * where calls are allowed. */
 static bool has_llm_use(rel *r) {
     bool found = false;
     rel_visit v = {.on_use = note_use, .ctx = &found};
@@ -498,8 +500,8 @@ static bool any_volatile(const fields *f) {
     return false;
 }
 
-/* Which examples: a query, and a name that WITH
- * gives, is known by the place where it is written. */
+/* Identifies the examples: a table or view by name, a query or a CTE by the position where it is
+ * written. */
 static void key_examples(const binder *b, buf *out, const node *examples) {
     int written = examples->pos;
     if (examples->kind == NODE_COLUMN) {
@@ -516,7 +518,7 @@ static void key_examples(const binder *b, buf *out, const node *examples) {
                b->view.p ? b->view.p : "");
 }
 
-/* What holds for the call, whether it says so itself or a setting does. */
+/* The effective options: those of the call, else the settings. */
 static void key_options(const binder *b, buf *out, const llm_call *call) {
     const settings *s = b->env->settings;
     str model = call->model.n ? call->model : str_from(s->model), stop = str_from(s->stop);
@@ -543,7 +545,8 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
         key_examples(b, &k, examples);
     if (n->returns.given) {
         str name = n->returns.name.name;
-        value_type type; /* INT and INTEGER are one; of the names of TEXT some are refused */
+        /* INT and INTEGER are the same; names of TEXT differ, as some are errors */
+        value_type type;
         if (type_parse(name, &type) && type != TYPE_TEXT)
             name = str_from(type_name(type));
         buf_printf(&k, "|returns %.*s", (int)name.n, name.p);
@@ -589,9 +592,9 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     return status;
 }
 
-/* The option of the call that nothing but a TEXT answer takes, or NULL: a typed answer is the
- * likeliest that its type allows, and ends by itself. (max_tokens is a bound that it keeps, and
- * temperature => 0 what it is.) */
+/* The option that is valid only for a TEXT answer, or NULL. Answers of other types end by
+ * themselves and are always the most likely one, so `stop` and a temperature above 0 do nothing
+ * to them; max_tokens and temperature => 0 agree with that. */
 static const llm_option *text_option(const node *n, const llm_call *call) {
     for (int i = 0; i < n->options.n; i++) {
         const llm_option *o = n->options.items[i];
@@ -611,7 +614,7 @@ static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
     return ERR_BIND;
 }
 
-/* The call that n is an occurrence of: known in this pass, or new. */
+/* The call_info of n: one with the same key, or a new one. */
 static call_info *call_of(binder *b, const node *n, llm_call *call, const fields *f,
                           const node *examples, value_type used) {
     str key = call_key(b, n, call, f, examples);

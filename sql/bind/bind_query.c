@@ -1,12 +1,10 @@
 /*
- * bind_query.c - queries: WITH, set operations, SELECT, ORDER BY, LIMIT; subqueries in
- * expressions.
+ * bind_query.c - queries: WITH, set operations, SELECT, ORDER BY, LIMIT, and subqueries in expressions.
  *
- *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> [windows, QUALIFY] -> steps of the
+ *   SELECT:  FROM -> filters of WHERE -> [groups, HAVING] -> [windows, QUALIFY] -> steps of the
  *            select list -> PROJECT -> DISTINCT -> SORT -> LIMIT
  *
- * Invariant: what bind_query returns has fresh ids for its columns, one a column, in the order
- * written.
+ * Invariant: bind_query returns one column with a new id per output, in the order written.
  */
 #include <math.h>
 #include <string.h>
@@ -15,8 +13,8 @@
 
 /* ---- subqueries ------------------------------------------------------------------------------ */
 
-/* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but
- * its scope is. `inherited`: what guards each of its calls. */
+/* Binds q in a context of its own: it sees the scope around it, but not the steps of the
+ * enclosing clause. `inherited` is the guard of each of its calls. */
 static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     bind_place before = b->at;
     b->at = (bind_place){
@@ -49,8 +47,8 @@ static void search_guard(rel_visit *v, expr **x) {
     s->found = s->found || expr_mentions(*x, s->id);
 }
 
-/* A subquery in an expression. Its calls look at the guard as one BOOLEAN column, so that a query
- * that names nothing else of its surroundings is run for three cases at most, not for every row. */
+/* Binds a subquery in an expression. Its calls read the guard as one BOOLEAN column, so a
+ * subquery that is otherwise uncorrelated runs at most three times instead of once per row. */
 static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
     *guard_id = -1;
     if (!b->at.guard)
@@ -99,7 +97,7 @@ static step *apply_step(binder *b, join_kind kind, str text, rel *right, int gua
     return s;
 }
 
-/* Whether it is plain that r has one row at most. */
+/* True if r certainly has at most one row. */
 static bool has_one_row(const rel *r) {
     for (; r; r = r->left)
         switch (r->kind) {
@@ -117,7 +115,7 @@ static bool has_one_row(const rel *r) {
         case REL_DISTINCT:
         case REL_WINDOW:
         case REL_LLM:
-        case REL_APPLY: /* of a value or a mark: a row stays one */
+        case REL_APPLY: /* scalar and mark applies keep the number of rows */
             break;
         default:
             return false;
@@ -125,7 +123,8 @@ static bool has_one_row(const rel *r) {
     return false;
 }
 
-/* Several rows are an error only where the value is looked at: what guards it pairs the rows. */
+/* More than one row is an error only where the value is needed, so the guard becomes the join
+ * condition. */
 expr *bind_scalar(binder *b, const node *n) {
     rel *r;
     int guard;
@@ -147,7 +146,7 @@ expr *bind_exists(binder *b, const node *n) {
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
 }
 
-/* Whether a row of r is `equal` to ours. */
+/* A column that is TRUE if a row of r satisfies all of `equal`. */
 static expr *mark_step(binder *b, str text, rel *r, int guard, expr **equal, int width) {
     step *s = apply_step(b, JOIN_MARK, text, r, guard);
     s->predicate = expr_chain(b->mem, OP_AND, equal, width);
@@ -178,7 +177,7 @@ expr *bind_in_query(binder *b, const node *n) {
     return mark_step(b, n->query->text, r, guard, equal, width);
 }
 
-/* What tells subqueries apart in a grouped query. */
+/* The text by which a grouped query recognises equal IN lists. */
 static str rows_text(binder *b, expr *const *equal, int n) {
     buf text = {0};
     for (int i = 0; i < n; i++) {
@@ -190,8 +189,8 @@ static str rows_text(binder *b, expr *const *equal, int n) {
     return copy;
 }
 
-/* The type of the constants that part i of each row equals; TYPE_NULL: not all are of one, or not
- * all are compared with one and the same value. */
+/* The common type of the constants that part i is compared with in all rows; TYPE_NULL: they
+ * differ, are not constants, or the left side differs. */
 static value_type rows_type(expr *const *equal, int nrows, int width, int i) {
     value_type type = TYPE_NULL;
     for (int k = 0; k < nrows; k++) {
@@ -272,7 +271,7 @@ static int put_limit(binder *b, query *q, rel **r) {
 
 /* ---- SELECT ---------------------------------------------------------------------------------- */
 
-/* An expression is named by its text; over several lines written, it is one line as a name. */
+/* The text of an expression as a column name: line breaks and runs of blanks become one blank. */
 static str one_line(binder *b, str s) {
     bool plain = true;
     for (size_t i = 0; i < s.n; i++)
@@ -295,7 +294,7 @@ static str output_name(binder *b, const select_item *item) {
         return item->alias.name;
     if (n->kind == NODE_COLUMN)
         return n->name.name;
-    if (b->view_depth > 0) { /* the text at hand is another one */
+    if (b->view_depth > 0) { /* positions refer to the text of the view */
         if (n->kind == NODE_CALL)
             return n->name.name;
         return n->kind == NODE_LLM ? STR("llm") : STR("?column?");
@@ -364,7 +363,8 @@ int bind_select_list(binder *b, const list *items, const scope *s, output **outs
     return status ? status : bind_outputs(b, *outs, *count);
 }
 
-/* ORDER BY 2, ORDER BY name: an output. -1: an expression; -2: an error. */
+/* The index of the output that ORDER BY names by position or alias; -1: another expression; -2:
+ * an error. */
 static int output_of(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind == NODE_LITERAL && n->literal.type == TYPE_INTEGER) {
         if (n->literal.i >= 1 && n->literal.i <= nouts)
@@ -391,8 +391,8 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
 
 typedef struct ordering {
     int n;
-    int *outputs;  /* which output, or -1 */
-    expr **values; /* for -1 */
+    int *outputs;  /* index of the output, or -1 */
+    expr **values; /* the key, where outputs[i] is -1 */
     const list *items;
 } ordering;
 
@@ -434,7 +434,7 @@ static rel *put_sort(binder *b, rel *r, const ordering *o, const int *ids,
     return rel_sort(b->mem, r, keys, o->n);
 }
 
-/* PROJECT with the outputs first and the sort keys that are none of them after. */
+/* A PROJECT of the outputs, followed by the sort keys that are not outputs. */
 static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, const ordering *o,
                             int *ids, value_type *types) {
     int hidden = 0;
@@ -464,7 +464,7 @@ static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, co
     return p;
 }
 
-/* Drops the hidden sort keys again. */
+/* Removes the hidden sort keys. */
 static rel *project_first(binder *b, rel *r, int ncols) {
     rel *p = rel_project(b->mem, r, ncols);
     for (int i = 0; i < ncols; i++) {
@@ -507,7 +507,7 @@ static bool is_grouped(const query *q, const output *outs, int nouts) {
     return q->qualify && node_has_aggregate(q->qualify);
 }
 
-/* The select list and ORDER BY, whose windows are bound. */
+/* Binds the select list and ORDER BY; their window functions are already bound. */
 static int bind_shown(binder *b, query *q, windowing *w, lift *steps, output *outs, int nouts,
                       ordering *o) {
     b->at.lift = steps;
@@ -612,7 +612,6 @@ static int bind_select(binder *b, query *q, rel **out) {
 
 /* ---- set operations -------------------------------------------------------------------------- */
 
-/* Numbers of one column meet at the higher type; everything else must agree. */
 rel *cast_columns(binder *b, rel *r, const value_type *types) {
     bool same = true;
     for (int i = 0; i < r->ncols; i++)
@@ -633,7 +632,7 @@ rel *cast_columns(binder *b, rel *r, const value_type *types) {
     return p;
 }
 
-/* The type a column insists on: of one that is NULL throughout, none. */
+/* The type of the column; TYPE_NULL for a column that is always NULL. */
 static value_type firm_type(binder *b, const rel_column *c) {
     return id_of(b, c->id)->is_null ? TYPE_NULL : c->type;
 }
@@ -712,7 +711,7 @@ static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel
         u->cols[i].id = new_id(b);
         id_info *li = id_of(b, l->cols[i].id), *ri = id_of(b, r->cols[i].id);
         id_info *info = id_of(b, u->cols[i].id);
-        if (li->call && li->call == ri->call) /* the same question on both sides */
+        if (li->call && li->call == ri->call) /* both sides are answers of the same call */
             info->call = li->call;
         for (int k = 0; k < 2; k++) {
             const rel_column *c = &(k ? r : l)->cols[i];
@@ -724,7 +723,8 @@ static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel
     return 0;
 }
 
-/* Terms from..to-1, as a balanced tree: a chain of thousands is no deeper than a dozen. */
+/* Binds terms from..to-1 as a balanced tree, so that thousands of terms are about a dozen levels
+ * deep. */
 int bind_terms(binder *b, query *q, int from, int to, rel **out) {
     if (to - from == 1)
         return bind_operand(b, q->terms.items[from], out);
@@ -737,7 +737,7 @@ int bind_terms(binder *b, query *q, int from, int to, rel **out) {
     return status ? status : join_terms(b, q, second->pos, second->len, l, r, out);
 }
 
-/* ---- WITH, and all together ------------------------------------------------------------------ */
+/* ---- WITH, bind_query ------------------------------------------------------------------------ */
 
 static int bind_with(binder *b, query *q) {
     for (int i = 0; i < q->with.n; i++) {
@@ -766,7 +766,7 @@ static int bind_with(binder *b, query *q) {
     return 0;
 }
 
-/* A CTE read once is no shared relation: its only reference becomes a projection. */
+/* A CTE with a single reference is not shared: the reference becomes a projection. */
 static void unshare(binder *b, const cte_binding *stop) {
     for (cte_binding *c = b->ctes; c && c != stop; c = c->outer) {
         if (c->references != 1 || c->def->sharing == CTE_KEPT)

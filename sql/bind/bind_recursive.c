@@ -3,16 +3,16 @@
  *
  *   first UNION [ALL] recursive …       REL_RECURSIVE(first, recursive over REL_WORKING)
  *
- * A round works on all rows of the round before, as in psql; sqlite3 takes them one by one. That
- * makes no difference to what is allowed here: over the working rows stand filters, projections and
- * joins alone, each of which makes of a row what it makes of it among others. Invariant: a recursive
- * part names its CTE once, and asks no model.
+ * A round processes all rows of the previous round, as in psql; sqlite3 takes them one by one. The
+ * result is the same, because only filters, projections and joins are allowed above the working rows,
+ * and they treat each row independently. Invariant: a recursive part reads its CTE exactly once and
+ * contains no LLM call.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- who names it ---------------------------------------------------------------------------- */
+/* ---- references to a name -------------------------------------------------------------------- */
 
 static bool query_names(const query *q, str name);
 
@@ -81,7 +81,7 @@ static bool query_names(const query *q, str name) {
            node_names(q->qualify, name);
 }
 
-/* ---- what may stand over the working rows ---------------------------------------------------- */
+/* ---- operators above the working rows --------------------------------------------------------- */
 
 static int count_working(const rel *r, int number) {
     int n = 0;
@@ -93,14 +93,14 @@ static int count_working(const rel *r, int number) {
     return n;
 }
 
-/* What stands over the working rows that may not; NULL: nothing. */
+/* Describes where the working rows are read if that is not allowed; NULL: it is allowed. */
 static const char *invalid_place(const rel *r, int number) {
     while (r->kind != REL_WORKING) {
         bool in_right = r->right && count_working(r->right, number) > 0;
         switch (r->kind) {
         case REL_FILTER:
         case REL_PROJECT:
-        case REL_LLM: /* refused by itself */
+        case REL_LLM: /* check_part reports it */
             break;
         case REL_JOIN:
             if (in_right && r->join.kind != JOIN_INNER && r->join.kind != JOIN_CROSS)
@@ -167,7 +167,7 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
 
 /* ---- the relation ---------------------------------------------------------------------------- */
 
-/* The recursive part's columns have the types of the first part's, where nothing is lost. */
+/* Casts the recursive part to the column types of the first part, where that loses nothing. */
 static int fit_types(binder *b, const query *term, const rel *first, rel **part) {
     rel *r = *part;
     value_type *types = ARENA_ARRAY(b->mem, value_type, first->ncols);
@@ -202,7 +202,7 @@ static int bind_part(binder *b, cte_binding *c, query *q, int at, const rel *fir
     return status ? status : fit_types(b, term, first, out);
 }
 
-/* Terms from `at` on are recursive; c->working is there for them to read. */
+/* Binds the terms from `at` on, the recursive ones, which read c->working. */
 static int bind_parts(binder *b, cte_binding *c, query *q, int at, rel *first, rel **out) {
     *out = NULL;
     for (int i = at; i < q->terms.n; i++) {
@@ -259,7 +259,7 @@ static int bind_recursion(binder *b, cte_binding *c, query *q, int at, rel **out
     cte_binding *outer = c->outer, *around = b->ctes;
     c->working = &working;
     c->reads_itself = true;
-    c->outer = around; /* its query's own WITH, too */
+    c->outer = around; /* includes the WITH of its own query */
     b->ctes = c;
     status = bind_parts(b, c, q, at, first, &parts);
     b->ctes = around;
@@ -287,7 +287,7 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done) {
     if ((status = check_shape(b, c, q, at)) != 0)
         return status;
     scope *outer = b->at.scope, *hidden = b->recursion_outer;
-    b->at.scope = NULL; /* it is one relation, whatever row of a query around it asks */
+    b->at.scope = NULL; /* evaluated once, not per row of the outer query */
     b->recursion_outer = outer ? outer : hidden;
     status = bind_recursion(b, c, q, at, out);
     b->at.scope = outer;

@@ -1,9 +1,9 @@
 /*
- * bind_types.c - types: what converts to what, silently or not at all.
+ * bind_types.c - type conversions: which are implicit, which need CAST.
  *
- * The tower is BOOLEAN < INTEGER < REAL. A literal takes the type of what it meets if its value
- * allows; a column never changes class (TEXT, number, BLOB) without CAST. Invariant: a literal NULL
- * (or a column of nothing else) gets the type that its place wants.
+ * Numeric types are ordered BOOLEAN < INTEGER < REAL. A literal takes the type of its context if its
+ * value allows it; a column never changes class (TEXT, number, BLOB) without CAST. Invariant: a
+ * literal NULL, or a column that is always NULL, takes the type of its context.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ bool is_untyped_null(binder *b, const expr *x) {
     return expr_is_null(x) || (x->kind == EXPR_COLUMN && id_of(b, x->column.id)->is_null);
 }
 
-/* NULL of a type; a copy, as the literal may stand elsewhere too. */
+/* A typed NULL; a copy, because the literal may be shared. */
 static expr *null_as(binder *b, expr *x, value_type type) {
     if (x->type == type)
         return x;
@@ -124,7 +124,7 @@ expr *to_condition(binder *b, expr *x) {
                        x->len);
     }
     if (call && !call->given)
-        return x; /* typed in the next pass */
+        return x; /* the next pass binds it as BOOLEAN */
     fail(b, ERR_BIND, x->pos, x->len, "a condition must be BOOLEAN or a number, not %s",
          type_name(x->type));
     if (call)
@@ -134,9 +134,8 @@ expr *to_condition(binder *b, expr *x) {
 
 /* ---- comparisons ----------------------------------------------------------------------------- */
 
-/* A whole REAL literal beside an INTEGER becomes INTEGER, an exact
- * INTEGER literal beside a REAL becomes REAL: comparisons of one type are
- * the fast ones. Others stay: value_compare is exact across the tower. */
+/* Converts a literal to the type it is compared with if that is exact, since comparing equal
+ * types is faster. Other pairs stay: value_compare is exact across numeric types. */
 static void align_number(binder *b, expr **literal, value_type other) {
     expr *x = *literal;
     if (!is_literal(x) || x->type == other)
@@ -174,7 +173,7 @@ static int cannot_compare(binder *b, const expr *x, const expr *y, int pos, int 
 int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len) {
     if (llm_note_use(b, op, *x, *y) || llm_note_use(b, op, *y, *x))
         return 0;
-    bool equates = op < OP_LT || op > OP_GE; /* before or behind 'm' is any answer */
+    bool equates = op < OP_LT || op > OP_GE; /* with < and > any text is a valid operand */
     if (equates && (!llm_check_literal(b, *x, *y) || !llm_check_literal(b, *y, *x)))
         return (int)b->e->code;
     bool no_x = is_untyped_null(b, *x), no_y = is_untyped_null(b, *y);
@@ -197,7 +196,7 @@ int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len
     }
     if (tx == ty)
         return 0;
-    /* A number literal beside a BLOB would "convert" by its spelling: nobody means that. */
+    /* Not with BLOB: a number literal would convert by its spelling, which is never intended. */
     expr **literal = is_literal(*y) ? y : is_literal(*x) ? x : NULL;
     if (literal && tx != TYPE_BLOB && ty != TYPE_BLOB) {
         value_type other = literal == y ? tx : ty;
@@ -212,7 +211,7 @@ int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len
     return cannot_compare(b, *x, *y, pos, len);
 }
 
-/* Beside a number the answer of an untyped call is to be one, too. */
+/* Types untyped calls as numbers if another operand is a number. */
 static void ask_for_numbers(binder *b, expr **xs, int n) {
     const expr *number = NULL;
     for (int i = 0; i < n && !number; i++)
@@ -223,14 +222,14 @@ static void ask_for_numbers(binder *b, expr **xs, int n) {
             xs[i] = expr_cast(b->mem, xs[i], number->type);
 }
 
-/* One type for all (CASE, COALESCE, IN, VALUES): the highest
- * number, or the one class; literals follow the others. */
+/* Finds one type for all operands (CASE, COALESCE, IN, VALUES): the highest numeric type or the
+ * one common class; literals adapt to the others. */
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     value_type t = TYPE_NULL;
     const expr *first = NULL;
     ask_for_numbers(b, xs, n);
     for (int pass = 0; pass < 2 && t == TYPE_NULL;
-         pass++) /* literals have a say only when there is nothing else */
+         pass++) /* literals count only if there is nothing else */
         for (int i = 0; i < n; i++) {
             if (is_untyped_null(b, xs[i]) || (is_literal(xs[i]) && pass == 0))
                 continue;
@@ -245,12 +244,12 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
                 return ERR_BIND;
             }
         }
-    for (int i = 0; i < n; i++) /* a REAL literal among INTEGER columns lifts them all */
+    for (int i = 0; i < n; i++) /* a REAL literal makes INTEGER columns REAL */
         if (is_literal(xs[i]) && type_is_number(xs[i]->type) && type_is_number(t) &&
             xs[i]->type > t)
             t = xs[i]->type;
     for (int i = 0; i < n; i++) {
-        if (t == TYPE_NULL) { /* nothing but NULLs: the place of the whole says what they are */
+        if (t == TYPE_NULL) { /* only NULLs: the context of the whole decides */
             xs[i] = null_as(b, xs[i], TYPE_NULL);
             continue;
         }

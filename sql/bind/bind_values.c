@@ -1,18 +1,17 @@
 /*
- * bind_values.c - VALUES, of a query or an INSERT: constant rows, and rows that ask the model the
- * same question.
+ * bind_values.c - VALUES, as a query or in INSERT: constant rows, and rows with LLM calls.
  *
  *   VALUES (1, LLM('p', 'a' AS x)), (2, LLM('p', 'b' AS x))
  *     -> PROJECT #1, LLM#3 over LLM 'p' (x: #2) over VALUES (1, 'a'), (2, 'b')
  *
  * Consecutive rows that differ only in named fields of their LLM calls and in columns without calls
- * are one part: what differs becomes a column of constant rows, and the first row's expressions are
- * bound once over it, so that all rows' prompts form one batch. Invariant: parts keep the order
- * written. Rows with subqueries, which have no constant rows to stand on, are a part each.
+ * form one part: the differing values become columns of constant rows, and the expressions of the first
+ * row are bound once over them, so that the prompts of all rows form one batch. Invariant: parts keep
+ * the order written. A row with a subquery is a part of its own.
  */
 #include "bind_int.h"
 
-/* ---- rows alike ------------------------------------------------------------------------------ */
+/* ---- equal rows ------------------------------------------------------------------------------ */
 
 static bool has_call(const node *n) {
     bool found = n->kind == NODE_LLM;
@@ -30,7 +29,7 @@ static bool has_query(const node *n) {
     return found;
 }
 
-/* Argument i of a call may differ by row: its name does not come from what it is. */
+/* True if argument i of a call may differ by row: it has an explicit name. */
 static bool varies_by_row(const node *n, int i) {
     return n->kind == NODE_LLM && i > 0 && n->names[i].name.n && n->args[i]->kind != NODE_STAR &&
            !has_call(n->args[i]);
@@ -103,12 +102,12 @@ static int count_alike(const list *rows, int first) {
     return n;
 }
 
-/* ---- what differs becomes columns ------------------------------------------------------------ */
+/* ---- varying values as columns --------------------------------------------------------------- */
 
-/* Something of each row that is a column of the constant rows: a whole cell, or a field. */
+/* A varying value that becomes a column of the constant rows: a whole cell or a field of a call. */
 typedef struct hole {
     const node *value;
-    int cell; /* -1: a field */
+    int cell; /* index of the cell; -1: a field */
     str name;
 } hole;
 
@@ -138,7 +137,7 @@ static list find_holes(binder *b, const list *row) {
     return holes;
 }
 
-/* The fields of one row. *fit: their types are those of the rows before. */
+/* Binds the varying values of one row. *fit: the fields have the types of the rows before. */
 static int bind_holes(binder *b, const list *holes, cell_binder *cell, void *ctx, expr **out,
                       value_type *types, bool *fit) {
     *fit = true;
@@ -148,7 +147,7 @@ static int bind_holes(binder *b, const list *holes, cell_binder *cell, void *ctx
         if (!out[i])
             return (int)b->e->code;
         if (h->cell < 0 && types[i] && out[i]->type && out[i]->type != types[i])
-            *fit = false; /* 1 and '1' are different questions */
+            *fit = false; /* 1 and '1' make different prompts */
     }
     for (int i = 0; i < holes->n && *fit; i++)
         types[i] = types[i] ? types[i] : out[i]->type;
@@ -172,7 +171,7 @@ static int unify_holes(binder *b, const list *holes, expr ***rows, int nrows, va
     return 0;
 }
 
-/* n with columns in place of its fields, in the order of find_fields. */
+/* A copy of n with columns for its varying fields, in the order of find_fields. */
 static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
     node *copy = ARENA_NEW(b->mem, node);
     *copy = *n;
@@ -194,14 +193,14 @@ static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* A column of NULLs alone stays as written: its type is still open. */
+/* A column of NULLs stays a literal, as its type is still open. */
 static expr *source_cell(binder *b, const rel *source, int at) {
     const rel_column *c = &source->cols[at];
     return c->type ? expr_column(b->mem, c->id, c->type, c->name)
                    : expr_literal(b->mem, value_null());
 }
 
-/* *n rows alike from `first`; fewer are taken where the type of a field changes. */
+/* Binds *n equal rows from `first` as one part; reduces *n where the type of a field changes. */
 static int bind_alike(binder *b, const list *rows, int first, int *n, cell_binder *cell, void *ctx,
                       values_part *part) {
     const list *row = rows->items[first];
@@ -309,7 +308,7 @@ rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *col
         name_columns(b, done[i], cols);
         for (int k = 0; k < ncols; k++) {
             done[i]->project.exprs[k] = (rel_expr){parts[i].cells[k], done[i]->cols[k].id};
-            if (nparts == 1) /* else the column has the answers of several calls */
+            if (nparts == 1) /* otherwise the column mixes several calls */
                 id_copy(b, done[i]->cols[k].id, parts[i].cells[k]);
         }
     }

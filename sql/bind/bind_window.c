@@ -1,12 +1,13 @@
 /*
  * bind_window.c - window functions: OVER, WINDOW, QUALIFY.
  *
- *   rows or groups -> steps in the windows' parts -> WINDOW … WINDOW -> QUALIFY -> select list
+ *   rows or groups -> steps of the windows -> WINDOW … WINDOW -> QUALIFY -> select list
  *
- * The calls with OVER that the select list, QUALIFY and ORDER BY are made of are found and bound
- * before these; where they are met again each is a column. Equal ones are one. Functions whose keys
- * begin another's share its node, and so its sort. Invariant: a window sees all rows that passed
- * WHERE and HAVING, whatever CASE the call stands in, so its parts have no guard but the query's.
+ * The window functions of the select list, QUALIFY and ORDER BY are found and bound before these
+ * clauses; when such a clause is bound, each is a column. Equal functions are computed once. A function
+ * shares the node and the sort of another one whose keys begin with its own. Invariant: a window sees
+ * all rows that pass WHERE and HAVING, even if the function occurs inside CASE, so its parts have only
+ * the guard of the query.
  */
 #include <math.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int fail_bound(binder *b, const bound_spec *s, const char *message) {
     return fail(b, ERR_BIND, s->pos, s->len, "%s", message);
 }
 
-/* A whole number of rows or groups, or a distance: a constant that is not negative. */
+/* Binds the offset of a frame: a constant that is not negative, with `whole` a whole number. */
 static int offset_value(binder *b, const bound_spec *s, bool whole, value *out) {
     expr *x = bind_constant(b, s->offset, "the offset of a frame");
     if (!x)
@@ -42,8 +43,8 @@ static int offset_value(binder *b, const bound_spec *s, bool whole, value *out) 
     return negative ? fail_bound(b, s, "the offset of a frame cannot be negative") : 0;
 }
 
-/* Among whole numbers a distance of 1.5 is one of 1 or 2, as the bound looks from inside the frame
- * or from outside. */
+/* The offset in the type of the key. For INTEGER keys 1.5 is rounded down if the frame extends
+ * from this bound towards the current row, else up. */
 static value distance(value v, value_type key, bool inwards) {
     if (key == TYPE_REAL)
         return value_real(v.type == TYPE_REAL ? v.r : (double)v.i);
@@ -140,7 +141,7 @@ static int bind_keys(binder *b, const window_spec *s, const bound_window *base, 
     return status;
 }
 
-/* A window that goes on from a named one adds what that lacks. */
+/* Checks that a window based on a named one only adds clauses that the named one lacks. */
 static int check_base(binder *b, const window_spec *s, const window_spec *base) {
     int n = (int)s->base.name.n;
     const char *name = s->base.name.p;
@@ -156,7 +157,8 @@ static int check_base(binder *b, const window_spec *s, const window_spec *base) 
     return ERR_BIND;
 }
 
-/* The keys of a window, bound once however often it is named. depth: of names that lead to names. */
+/* Binds the keys of a window, once per window. depth: number of names followed, to detect
+ * cycles. */
 static bound_window *bind_window(binder *b, windowing *w, const window_spec *s, int depth) {
     for (int i = 0; i < w->windows.n; i++)
         if (((bound_window *)w->windows.items[i])->spec == s)
@@ -182,7 +184,7 @@ static bound_window *bind_window(binder *b, windowing *w, const window_spec *s, 
     return made;
 }
 
-/* The frame that is written in OVER, or in the window that it names. */
+/* The frame of OVER, or of the window it names. */
 static const frame_spec *frame_of(binder *b, const windowing *w, const window_spec *s) {
     if (!s->is_name)
         return s->frame;
@@ -212,7 +214,8 @@ static int bind_aggregate_over(binder *b, const node *n, rel_window *w) {
     return status;
 }
 
-/* lag(x, rows, otherwise), nth_value(x, n), ntile(n): counts are INTEGER. */
+/* Binds the arguments of lag(x, offset, default), nth_value(x, n), ntile(n) and the like; counts
+ * are INTEGER. */
 static int bind_arguments(binder *b, const node *n, rel_window *w) {
     const function_info *info = window_of(w->kind);
     int count = w->kind == WINDOW_NTILE ? 0 : 1;
@@ -265,7 +268,7 @@ static int bind_parts(binder *b, const node *n, rel_window *w) {
     return bind_arguments(b, n, w);
 }
 
-/* What is volatile is the same only where it is written once: in a window with a name. */
+/* Volatile expressions are equal only if they are the same node: that of a named window. */
 static bool same_value(const expr *x, const expr *y) {
     return x == y || (x && expr_equal(x, y) && !expr_is_volatile(x));
 }
@@ -293,7 +296,7 @@ static bool same_function(const window_function *f, const window_function *g) {
     return true;
 }
 
-/* NULL in every row, whose type is still to be said. */
+/* True if the function is NULL in every row, so that its type is still open. */
 static bool gives_null(binder *b, const rel_window *w) {
     bool picks = w->kind == WINDOW_AGGREGATE ? w->agg == AGG_MIN || w->agg == AGG_MAX
                                              : w->kind >= WINDOW_LAG;
@@ -350,8 +353,8 @@ static int bind_function(binder *b, windowing *w, const node *n) {
     return 0;
 }
 
-/* Window functions in n; one inside an aggregate or another is found, and refused, when that is
- * bound. */
+/* Binds the window functions in n, except inside aggregates and other window functions, whose
+ * binding reports them as errors. */
 static int bind_functions(binder *b, windowing *w, const node *n) {
     agg_kind kind;
     if (n->kind == NODE_CALL && n->over)
@@ -455,7 +458,7 @@ static bool has_key(const sort_key *keys, int n, const expr *x) {
     return false;
 }
 
-/* Whether rows sorted by `keys` stand together by f's partition, and within it in f's order. */
+/* True if rows sorted for `by` have the partitions of f adjacent and ordered as f needs. */
 static bool serves(const bound_window *by, const window_function *f) {
     int n = f->w.npartition, order = f->w.nkeys - n;
     if (f->w.nkeys > by->nkeys)
@@ -467,7 +470,8 @@ static bool serves(const bound_window *by, const window_function *f) {
     return same_keys(by->keys + n, f->over->keys + n, order, true);
 }
 
-/* One node: the function with the most keys that waits, and all that its sort serves. */
+/* Adds a WINDOW node for the unplaced function with the most keys and all others that its sort
+ * serves, then recurses for the rest. */
 static rel *place_node(binder *b, windowing *w, bool *placed, rel *r) {
     int longest = -1, n = 0;
     rel_window *functions = ARENA_ARRAY(b->mem, rel_window, w->functions.n);

@@ -1,10 +1,10 @@
 /*
- * lift.c - LLM calls and subqueries lifted out of a clause's expressions: steps, with guards, that
+ * lift.c - LLM calls and subqueries lifted out of the expressions of a clause: steps with guards, which
  * become REL_LLM and REL_APPLY nodes below the clause.
  *
- * Equal calls of one clause are one step, with their guards joined by OR, unless that made two calls
- * wait for each other. Invariant: a step's guard and arguments name only columns of the clause's
- * input and of steps that can be placed before it.
+ * Equal calls of one clause are one step with their guards joined by OR, unless two calls would then
+ * depend on each other. Invariant: the guard and the arguments of a step refer only to columns of the
+ * clause's input and of steps that can be placed before it.
  */
 #include "bind_int.h"
 
@@ -37,14 +37,15 @@ bool expr_mentions(const expr *x, int id) {
     return s.found;
 }
 
-/* Does x name a column that the step makes: an answer or its probability, a value or a mark? */
+/* True if x reads a column of the step: an answer, its probability, the value or mark of a
+ * subquery. */
 static bool reads_step(const expr *x, const step *s) {
     int ids[2] = {s->is_apply ? s->value_id : s->use.out_id,
                   s->is_apply ? s->mark_id : s->use.prob_id};
     return (ids[0] >= 0 && expr_mentions(x, ids[0])) || (ids[1] >= 0 && expr_mentions(x, ids[1]));
 }
 
-/* Does x read the step `of`, or one that needs it? Each step is looked at once a search. */
+/* True if x reads the step `of` directly or through other steps. A search visits each step once. */
 static bool reaches(binder *b, const lift *l, const expr *x, const step *of) {
     if (!x)
         return false;
@@ -91,13 +92,14 @@ static bool is_test(const expr *x, expr_op op, bool of) {
 bool guard_covers(const expr *guard, const expr *wanted) {
     if (!guard || expr_equal(guard, wanted))
         return true;
-    if (is_op(guard, OP_OR)) /* guards of equal calls were joined so */
+    if (is_op(guard, OP_OR)) /* the joined guards of equal calls */
         return guard_covers(guard->args[0], wanted) || guard_covers(guard->args[1], wanted);
     if (is_op(guard, OP_AND))
         return guard_covers(guard->args[0], wanted) && guard_covers(guard->args[1], wanted);
     if (is_op(wanted, OP_AND))
         return guard_covers(guard, wanted->args[0]) || guard_covers(guard, wanted->args[1]);
-    if (is_test(guard, OP_IS_NOT, false)) /* beside an AND whose verdict mattered less */
+    if (is_test(guard, OP_IS_NOT,
+                false)) /* an operand of AND in a context where NULL differs from FALSE */
         return expr_equal(guard->args[0], wanted);
     return is_test(guard, OP_IS_NOT, true) && is_test(wanted, OP_IS, false) &&
            expr_equal(guard->args[0], wanted->args[0]);
@@ -179,7 +181,7 @@ static bool is_ready(const lift *l, const step *s) {
     return true;
 }
 
-/* r and one column more. */
+/* r with one more column. */
 static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
     rel *p = rel_project(b->mem, r, r->ncols + 1);
     for (int i = 0; i < r->ncols; i++) {
@@ -192,8 +194,8 @@ static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
     return p;
 }
 
-/* x IN (SELECT y …), and the parts of a row, have one x a row, however many y it is compared
- * with. */
+/* Evaluates a volatile left operand of IN once per row, in a column of its own, however many
+ * rows it is compared with. */
 static expr *project_volatile_operands(binder *b, rel **r, expr *p) {
     expr *x = p->args[0], *y = p->args[1];
     if (!expr_is_volatile(p))
@@ -252,7 +254,7 @@ rel *lift_place(binder *b, lift *l, rel *r) {
         int before = left;
         r = place_applies(b, l, r, &left);
         r = place_uses(b, l, r, &left);
-        if (left == before) { /* cannot be: find_same keeps calls from waiting for each other */
+        if (left == before) { /* cannot happen: find_same never creates a cycle */
             fail(b, ERR_INTERNAL, -1, 0, "LLM calls depend on each other");
             return r;
         }

@@ -1,8 +1,9 @@
 /*
- * scope.c - which name means which column, and what is said when none or several do.
+ * scope.c - name resolution: the column that a name refers to, and the errors and hints for unknown
+ * and ambiguous names.
  *
- * Invariant: a column found in an outer scope makes the query correlated by nothing but its id; who
- * unnests it looks for ids that the subquery itself does not produce.
+ * Invariant: a column of an outer scope appears in a subquery only by its id. The planner finds
+ * correlated columns as the ids that the subquery itself does not produce.
  */
 #include <stdio.h>
 #include <string.h>
@@ -139,7 +140,7 @@ static const scope_column *find_in(binder *b, const scope *s, const node *n, boo
     return found;
 }
 
-/* "in reviews", "in r or m": where a name was looked for. */
+/* Writes " in reviews" or " in r, m": the tables that were searched. */
 static void tables_of(binder *b, const scope *s, char *out, size_t room) {
     (void)b;
     size_t used = 0;
@@ -159,7 +160,6 @@ static void tables_of(binder *b, const scope *s, char *out, size_t room) {
     }
 }
 
-/* SELECT year / 10 AS decade … WHERE decade > 1: a name, but not yet. */
 bool hint_select_alias(binder *b, const node *n) {
     for (int i = 0; b->where_aliases && !n->qualifier.name.n && i < b->where_aliases->n; i++) {
         const select_item *item = b->where_aliases->items[i];
@@ -184,7 +184,7 @@ static void hint_column(binder *b, const node *n) {
             const scope_column *c = &s->cols[i];
             if (n->qualifier.name.n && !str_equal_nocase(c->table, n->qualifier.name))
                 continue;
-            if (str_equal_nocase(c->name, n->name.name)) { /* right column, wrong table */
+            if (str_equal_nocase(c->name, n->name.name)) { /* the column exists in another table */
                 err_hint(b->e, "did you mean %.*s.%.*s?", (int)c->table.n, c->table.p,
                          (int)c->name.n, c->name.p);
                 return;
@@ -208,7 +208,7 @@ static void hint_column(binder *b, const node *n) {
         err_hint(b->e, "the query has no FROM; write text in single quotes");
 }
 
-/* FROM a, b JOIN c ON a.x = c.x */
+/* Reports a reference in ON to a table before the comma: FROM a, b JOIN c ON a.x = c.x. */
 static bool fail_comma_table(binder *b, const node *n) {
     if (!b->comma_tables || !scope_has_table(b->comma_tables, n->qualifier.name))
         return false;
@@ -221,7 +221,8 @@ static bool fail_comma_table(binder *b, const node *n) {
     return true;
 }
 
-/* (WITH RECURSIVE r AS (SELECT t.a …) …) in a query over t */
+/* Reports a reference of a recursive CTE to the outer query: (WITH RECURSIVE r AS (SELECT t.a …)
+ * …). */
 static bool fail_recursion_outer(binder *b, const node *n) {
     bool failed = false;
     for (const scope *s = b->recursion_outer; s; s = s->outer)
@@ -252,7 +253,7 @@ static void unknown_table(binder *b, const node *n) {
     fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
                n->qualifier.name.p);
     hint_nearest(b, n->qualifier.name, names, count);
-    if (count && !b->e->hint[0]) { /* FROM movies m leaves no table "movies" */
+    if (count && !b->e->hint[0]) { /* FROM movies m hides the name "movies" */
         buf all = {0};
         for (size_t i = 0; i < count; i++)
             buf_printf(&all, "%s%s", i ? ", " : "", names[i]);
