@@ -14,14 +14,14 @@ enum { MAX_PASSES = 8 };
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static str dotted(binder *b, const ast *a) {
+static str setting_name(binder *b, const ast *a) {
     if (!a->name2.name.n)
         return a->name.name;
     return str_from(arena_printf(b->mem, "%.*s.%.*s", (int)a->name.name.n, a->name.name.p,
                                  (int)a->name2.name.n, a->name2.name.p));
 }
 
-static int place_error(binder *b, const err *problem, int pos, int len) {
+static int fail_setting(binder *b, const err *problem, int pos, int len) {
     fail(b, problem->code, pos, len, "%s", problem->message);
     if (problem->hint[0])
         err_hint(b->e, "%s", problem->hint);
@@ -42,15 +42,15 @@ static int try_setting(binder *b, const ast *a, const sql_stmt *s) {
     if (!status)
         return 0;
     if (problem.code == ERR_BIND || !a->value)
-        return place_error(b, &problem, a->name.pos,
-                           a->name2.name.n ? a->name2.pos + a->name2.len - a->name.pos
-                                           : a->name.len);
-    return place_error(b, &problem, a->value->pos, a->value->len);
+        return fail_setting(b, &problem, a->name.pos,
+                            a->name2.name.n ? a->name2.pos + a->name2.len - a->name.pos
+                                            : a->name.len);
+    return fail_setting(b, &problem, a->value->pos, a->value->len);
 }
 
 static int bind_set(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_SET;
-    s->name = dotted(b, a);
+    s->name = setting_name(b, a);
     s->set_value = value_null();
     if (a->value->kind != NODE_DEFAULT) {
         expr *x = bind_expr(b, a->value);
@@ -73,7 +73,7 @@ static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
     err problem = {0};
     int status = is_rule(a) ? 0 : settings_show(b->env->settings, s->name, &ignored, &problem);
     buf_free(&ignored);
-    return status ? place_error(b, &problem, a->name.pos, a->name.len) : 0;
+    return status ? fail_setting(b, &problem, a->name.pos, a->name.len) : 0;
 }
 
 /* SHOW name is SELECT * FROM kvasir_name, for every system table. */
@@ -95,7 +95,7 @@ static int bind_show_rows(binder *b, const ast *a, str table, sql_stmt *s) {
 
 static int bind_show(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_SHOW;
-    s->name = dotted(b, a);
+    s->name = setting_name(b, a);
     if (str_equal_nocase(s->name, STR("cache")))
         s->kind = STMT_SHOW_CACHE;
     else if (s->name.n) {
@@ -107,7 +107,7 @@ static int bind_show(binder *b, const ast *a, sql_stmt *s) {
 
 static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_RESET;
-    s->name = dotted(b, a);
+    s->name = setting_name(b, a);
     return s->name.n ? known_setting(b, a, s) : 0;
 }
 

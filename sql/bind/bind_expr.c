@@ -63,7 +63,7 @@ static expr *bind_repeated(binder *b, const node *n, int times) {
 }
 
 /* Returns the operand for use in several comparisons. A volatile one must be evaluated only
- * once: *draw becomes the operand and the result refers to its value (see once_over). */
+ * once: *draw becomes the operand and the result refers to its value (see let_over). */
 static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     *draw = expr_is_volatile(operand) ? operand : NULL;
     if (!*draw)
@@ -71,7 +71,7 @@ static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     return expr_at(expr_new(b->mem, EXPR_DRAWN, operand->type, 0), operand->pos, operand->len);
 }
 
-static expr *once_over(binder *b, expr *draw, expr *x) {
+static expr *let_over(binder *b, expr *draw, expr *x) {
     if (!draw || !x)
         return x;
     expr *once = expr_new(b->mem, EXPR_ONCE, x->type, 2);
@@ -189,7 +189,7 @@ static expr *bind_variable(binder *b, const node *n) {
 
 /* The condition under which operand x of AND or OR does not decide the result. NULL does not
  * decide, unless the context treats the resulting NULL like the decided value. */
-static expr *leaves_open(binder *b, expr_op op, truth_context matters, expr *x) {
+static expr *not_decisive(binder *b, expr_op op, truth_context matters, expr *x) {
     if (op == OP_AND)
         return matters == TRUTH_TRUE ? x : is_false(b, x, true);
     return matters == TRUTH_FALSE ? is_false(b, x, false) : is_true(b, x, true);
@@ -201,7 +201,7 @@ static expr *undecided(binder *b, const node *n, expr **before, int i) {
     int nopen = 0;
     for (int k = 0; k < i; k++)
         if (!expr_is_volatile(before[k]))
-            open[nopen++] = leaves_open(b, n->op, b->at.truth, before[k]);
+            open[nopen++] = not_decisive(b, n->op, b->at.truth, before[k]);
     return nopen ? expr_chain(b->mem, OP_AND, open, nopen) : NULL;
 }
 
@@ -341,7 +341,7 @@ static expr *bind_between(binder *b, const node *n) {
     expr *draw, *operand = shared_operand(b, x, &draw);
     expr *from = comparison(b, OP_GE, operand, low, n),
          *to = from ? comparison(b, OP_LE, operand, high, n) : NULL;
-    return to ? once_over(b, draw, expr_and(b->mem, from, to)) : NULL;
+    return to ? let_over(b, draw, expr_and(b->mem, from, to)) : NULL;
 }
 
 static expr *bind_row_in(binder *b, const node *n, bool searched);
@@ -491,7 +491,7 @@ static expr *bind_row_order(binder *b, const node *n) {
         if (!decides)
             return NULL;
         expr *either = expr_chain(b->mem, OP_OR, (expr *[]){decides, x}, 2);
-        x = once_over(b, p->draw, expr_and(b->mem, first, either));
+        x = let_over(b, p->draw, expr_and(b->mem, first, either));
     }
     return x;
 }
@@ -537,7 +537,7 @@ static expr *bind_row_between(binder *b, const node *n) {
 
 /* The condition that part i is one of the listed values, which an index can use; NULL if they
  * are not constants compared with a plain column. */
-static expr *one_of(binder *b, expr *const *equal, int nrows, int width, int i) {
+static expr *listed_values(binder *b, expr *const *equal, int nrows, int width, int i) {
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, nrows + 1);
     in->args[0] = equal[i]->args[0];
     for (int k = 0; k < nrows; k++) {
@@ -586,10 +586,10 @@ static expr *bind_row_in(binder *b, const node *n, bool searched) {
     bool long_list = nrows >= HASHED_ROWS && !draw && !may_have_call(l);
     expr *hashed = long_list ? bind_in_rows(b, equal, nrows, width) : NULL;
     for (int i = 0; i < width && nrows > 1 && (searched || !hashed); i++)
-        if ((all[nall] = one_of(b, equal, nrows, width, i)) != NULL)
+        if ((all[nall] = listed_values(b, equal, nrows, width, i)) != NULL)
             nall++;
     all[nall++] = hashed ? hashed : expr_chain(b->mem, OP_OR, any, nrows);
-    return once_over(b, draw, expr_chain(b->mem, OP_AND, all, nall));
+    return let_over(b, draw, expr_chain(b->mem, OP_AND, all, nall));
 }
 
 /* ---- CASE ------------------------------------------------------------------------------------ */
@@ -631,7 +631,7 @@ static expr *bind_case(binder *b, const node *n) {
     x->args[2 * branches] = values[branches];
     if (x->type == TYPE_NULL)
         return expr_literal(b->mem, value_null());
-    return once_over(b, draw, x);
+    return let_over(b, draw, x);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
 
 /* Adds the columns of a relation to the scope, under an alias and perhaps with other column
  * names. */
-static int expose(binder *b, const rel *r, str alias, const list *columns, scope *s) {
+static int add_to_scope(binder *b, const rel *r, str alias, const list *columns, scope *s) {
     rel_column *cols = ARENA_ARRAY(b->mem, rel_column, r->ncols);
     if (r->ncols)
         memcpy(cols, r->cols, sizeof *cols * (size_t)r->ncols);
@@ -68,7 +68,7 @@ int bind_scan(binder *b, const table_def *t, str alias, const list *columns, boo
         r->scan.columns[i] = at;
     }
     *out = r;
-    int status = expose(b, r, alias, columns, s);
+    int status = add_to_scope(b, r, alias, columns, s);
     if (!status && rowid && taken)
         s->n--;
     else if (!status && rowid)
@@ -124,7 +124,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     for (int i = 0; i < v->ncolumns && i < r->ncols; i++)
         r->cols[i].name = v->columns[i];
     *out = r;
-    return expose(b, r, alias, columns, s);
+    return add_to_scope(b, r, alias, columns, s);
 }
 
 /* A reference to a CTE in its own recursive part: the rows of the previous round. */
@@ -166,7 +166,7 @@ static int bind_inlined(binder *b, const cte_binding *c, str alias, const list *
     if (!status)
         status =
             rename_columns(b, (*out)->cols, (*out)->ncols, &c->def->columns, c->def->name.name);
-    return status ? status : expose(b, *out, alias, columns, s);
+    return status ? status : add_to_scope(b, *out, alias, columns, s);
 }
 
 static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s,
@@ -188,7 +188,7 @@ static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, s
     c->references++;
     c->last = r;
     *out = r;
-    return expose(b, r, alias, columns, s);
+    return add_to_scope(b, r, alias, columns, s);
 }
 
 static int bind_system(binder *b, const rel_column *cols, int ncols, ident name, str alias,
@@ -201,7 +201,7 @@ static int bind_system(binder *b, const rel_column *cols, int ncols, ident name,
         r->cols[i].qualifier = alias;
     }
     *out = r;
-    return expose(b, r, alias, columns, s);
+    return add_to_scope(b, r, alias, columns, s);
 }
 
 static void hint_table(binder *b, str name) {
@@ -316,7 +316,7 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     }
     csv_close(file);
     *out = r;
-    return expose(b, r, alias, &f->columns, s);
+    return add_to_scope(b, r, alias, &f->columns, s);
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -385,7 +385,7 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
     r->series = (series){.first = given[0], .step = given[2]};
     r->series.count = null ? 0 : series_count(given[0], given[1], given[2]);
     r->cols[0] = (rel_column){new_id(b), TYPE_INTEGER, alias, alias};
-    return expose(b, r, alias, &f->columns, s);
+    return add_to_scope(b, r, alias, &f->columns, s);
 }
 
 /* ---- joins ----------------------------------------------------------------------------------- */
@@ -613,7 +613,7 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     if (f->kind == FROM_FUNCTION)
         return bind_series(b, f, alias, s, out);
     status = derived_query(b, f->query, out);
-    return status ? status : expose(b, *out, alias, &f->columns, s);
+    return status ? status : add_to_scope(b, *out, alias, &f->columns, s);
 }
 
 /* ---- WHERE ----------------------------------------------------------------------------------- */

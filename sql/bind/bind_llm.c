@@ -147,7 +147,7 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
 }
 
 /* Qualifies fields of equal name by their tables: r.title, m.title. */
-static int distinguish(binder *b, fields *f) {
+static int qualify_equal_names(binder *b, fields *f) {
     bool *clash = ARENA_ARRAY(b->mem, bool, f->n);
     for (int i = 0; i < f->n; i++)
         for (int k = i + 1; k < f->n; k++)
@@ -215,7 +215,7 @@ static bool names_field(str prompt, str field) {
     return false;
 }
 
-static bool names_any(str prompt, const fields *f, const node *star) {
+static bool names_any_of_star(str prompt, const fields *f, const node *star) {
     for (int i = 0; i < f->n; i++)
         if (f->stars[i] == star && names_field(prompt, f->names[i]))
             return true;
@@ -227,8 +227,8 @@ static void prune_stars(binder *b, str prompt, fields *f) {
     fields all = *f;
     bool *drop = ARENA_ARRAY(b->mem, bool, f->n + 1);
     for (int i = 0; i < f->n; i++)
-        drop[i] =
-            f->stars[i] && !names_field(prompt, f->names[i]) && names_any(prompt, f, f->stars[i]);
+        drop[i] = f->stars[i] && !names_field(prompt, f->names[i]) &&
+                  names_any_of_star(prompt, f, f->stars[i]);
     f->n = 0;
     for (int i = 0; i < all.n; i++) {
         if (drop[i])
@@ -569,7 +569,7 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const
     for (int i = 1; i < n->nargs && !status; i++)
         status = bind_field(b, f, n->args[i], n->names[i]);
     if (!status)
-        status = distinguish(b, f);
+        status = qualify_equal_names(b, f);
     if (!status && b->env->settings->llm_prune && call->prompt.type == TYPE_TEXT)
         prune_stars(b, call->prompt.s, f);
     for (int i = 0; i < n->options.n && !status; i++)

@@ -64,7 +64,7 @@ static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
     return status;
 }
 
-static bool may_hold_subquery(binder *b, const node *n) {
+static bool allows_subquery(binder *b, const node *n) {
     if (b->at.refuse)
         fail_node(b, n, "a subquery is not allowed in %s", b->at.refuse);
     else if (!b->at.lift)
@@ -72,7 +72,7 @@ static bool may_hold_subquery(binder *b, const node *n) {
     return !b->at.refuse && b->at.lift;
 }
 
-static int give_columns(binder *b, const node *n, rel *r, int count) {
+static int check_column_count(binder *b, const node *n, rel *r, int count) {
     if (r->ncols == count)
         return 0;
     return fail_node(b, n, "the subquery must return %s column%s, not %d",
@@ -128,8 +128,8 @@ static bool has_one_row(const rel *r) {
 expr *bind_scalar(binder *b, const node *n) {
     rel *r;
     int guard;
-    if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) ||
-        give_columns(b, n, r, 1))
+    if (!allows_subquery(b, n) || guarded_query(b, n->query, &r, &guard) ||
+        check_column_count(b, n, r, 1))
         return NULL;
     step *s = apply_step(b, JOIN_SINGLE, n->query->text, r, guard);
     if (b->at.guard && !has_one_row(r))
@@ -140,7 +140,7 @@ expr *bind_scalar(binder *b, const node *n) {
 expr *bind_exists(binder *b, const node *n) {
     rel *r;
     int guard;
-    if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard))
+    if (!allows_subquery(b, n) || guarded_query(b, n->query, &r, &guard))
         return NULL;
     step *s = apply_step(b, JOIN_MARK, n->query->text, r, guard);
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
@@ -157,7 +157,7 @@ static expr *mark_step(binder *b, str text, rel *r, int guard, expr **equal, int
 expr *bind_in_query(binder *b, const node *n) {
     rel *r;
     int guard;
-    if (!may_hold_subquery(b, n))
+    if (!allows_subquery(b, n))
         return NULL;
     const node *l = n->args[0];
     bool row = l->kind == NODE_ROW;
@@ -166,7 +166,7 @@ expr *bind_in_query(binder *b, const node *n) {
     for (int i = 0; i < width; i++)
         if (!(equal[i] = bind_expr(b, row ? l->args[i] : l)))
             return NULL;
-    if (guarded_query(b, n->query, &r, &guard) || give_columns(b, n, r, width))
+    if (guarded_query(b, n->query, &r, &guard) || check_column_count(b, n, r, width))
         return NULL;
     for (int i = 0; i < width; i++) {
         expr *y = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
@@ -261,7 +261,7 @@ static int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset) {
     return status;
 }
 
-static int put_limit(binder *b, query *q, rel **r) {
+static int add_limit(binder *b, query *q, rel **r) {
     int64_t limit, offset;
     int status = bind_limit(b, q, &limit, &offset);
     if (!status && (limit >= 0 || offset > 0))
@@ -420,7 +420,7 @@ static int bind_order(binder *b, query *q, const output *outs, int nouts, orderi
     return 0;
 }
 
-static rel *put_sort(binder *b, rel *r, const ordering *o, const int *ids,
+static rel *add_sort(binder *b, rel *r, const ordering *o, const int *ids,
                      const value_type *types) {
     sort_key *keys = ARENA_ARRAY(b->mem, sort_key, o->n);
     for (int i = 0; i < o->n; i++) {
@@ -486,8 +486,8 @@ static rel *finish_select(binder *b, query *q, rel *r, const output *outs, int n
     if (q->distinct)
         r = rel_distinct(b->mem, r);
     if (o->n)
-        r = put_sort(b, r, o, ids, types);
-    if (put_limit(b, q, &r))
+        r = add_sort(b, r, o, ids, types);
+    if (add_limit(b, q, &r))
         return NULL;
     return r->ncols > nouts ? project_first(b, r, nouts) : r;
 }
@@ -633,13 +633,13 @@ rel *cast_columns(binder *b, rel *r, const value_type *types) {
 }
 
 /* The type of the column; TYPE_NULL for a column that is always NULL. */
-static value_type firm_type(binder *b, const rel_column *c) {
+static value_type known_type(binder *b, const rel_column *c) {
     return id_of(b, c->id)->is_null ? TYPE_NULL : c->type;
 }
 
 static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
     for (int i = 0; i < l->ncols; i++) {
-        value_type x = firm_type(b, &l->cols[i]), y = firm_type(b, &r->cols[i]);
+        value_type x = known_type(b, &l->cols[i]), y = known_type(b, &r->cols[i]);
         if (x != y && x && y && !(type_is_number(x) && type_is_number(y))) {
             fail(b, ERR_BIND, q->pos, q->len,
                  "column %d of %s is %s on one side and %s on the other", i + 1, set_op_sql(q->op),
@@ -686,7 +686,7 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
     if (status)
         return status;
     if (o.n == 0)
-        return put_limit(b, q, r);
+        return add_limit(b, q, r);
     *r = finish_select(b, q, lift_place(b, &steps, *r), outs, n, &o);
     return *r ? 0 : (int)b->e->code;
 }

@@ -81,7 +81,7 @@ static bool same_node(const node *x, const node *y) {
     return true;
 }
 
-static bool is_alike(const list *x, const list *y) {
+static bool has_same_shape(const list *x, const list *y) {
     for (int k = 0; k < x->n; k++) {
         const node *n = x->items[k], *m = y->items[k];
         if (has_query(n) || has_query(m) || has_call(n) != has_call(m) ||
@@ -91,13 +91,13 @@ static bool is_alike(const list *x, const list *y) {
     return true;
 }
 
-static int count_alike(const list *rows, int first) {
+static int count_same_shape(const list *rows, int first) {
     const list *row = rows->items[first];
     bool asks = false;
     for (int k = 0; k < row->n && !asks; k++)
         asks = has_call(row->items[k]);
     int n = 1;
-    while (asks && first + n < rows->n && is_alike(row, rows->items[first + n]))
+    while (asks && first + n < rows->n && has_same_shape(row, rows->items[first + n]))
         n++;
     return n;
 }
@@ -105,64 +105,65 @@ static int count_alike(const list *rows, int first) {
 /* ---- varying values as columns --------------------------------------------------------------- */
 
 /* A varying value that becomes a column of the constant rows: a whole cell or a field of a call. */
-typedef struct hole {
+typedef struct varying_value {
     const node *value;
     int cell; /* index of the cell; -1: a field */
     str name;
-} hole;
+} varying_value;
 
-static void add_hole(binder *b, list *holes, const node *n, int cell, str name) {
-    hole *h = ARENA_NEW(b->mem, hole);
-    *h = (hole){n, cell, name};
-    list_add(b->mem, holes, h);
+static void add_varying(binder *b, list *varying, const node *n, int cell, str name) {
+    varying_value *h = ARENA_NEW(b->mem, varying_value);
+    *h = (varying_value){n, cell, name};
+    list_add(b->mem, varying, h);
 }
 
-static void find_fields(binder *b, const node *n, list *holes) {
+static void find_fields(binder *b, const node *n, list *varying) {
     for (int i = 0; i < n->nargs; i++)
         if (varies_by_row(n, i))
-            add_hole(b, holes, n->args[i], -1, n->names[i].name);
+            add_varying(b, varying, n->args[i], -1, n->names[i].name);
         else
-            find_fields(b, n->args[i], holes);
+            find_fields(b, n->args[i], varying);
 }
 
-static list find_holes(binder *b, const list *row) {
-    list holes = {0};
+static list find_varying(binder *b, const list *row) {
+    list varying = {0};
     for (int k = 0; k < row->n; k++) {
         const node *n = row->items[k];
         if (has_call(n))
-            find_fields(b, n, &holes);
+            find_fields(b, n, &varying);
         else
-            add_hole(b, &holes, n, k, str_from(arena_printf(b->mem, "column%d", k + 1)));
+            add_varying(b, &varying, n, k, str_from(arena_printf(b->mem, "column%d", k + 1)));
     }
-    return holes;
+    return varying;
 }
 
 /* Binds the varying values of one row. *fit: the fields have the types of the rows before. */
-static int bind_holes(binder *b, const list *holes, cell_binder *cell, void *ctx, expr **out,
-                      value_type *types, bool *fit) {
+static int bind_varying(binder *b, const list *varying, cell_binder *cell, void *ctx, expr **out,
+                        value_type *types, bool *fit) {
     *fit = true;
-    for (int i = 0; i < holes->n; i++) {
-        const hole *h = holes->items[i];
+    for (int i = 0; i < varying->n; i++) {
+        const varying_value *h = varying->items[i];
         out[i] = h->cell >= 0 ? cell(b, ctx, h->value, h->cell) : bind_expr(b, h->value);
         if (!out[i])
             return (int)b->e->code;
         if (h->cell < 0 && types[i] && out[i]->type && out[i]->type != types[i])
             *fit = false; /* 1 and '1' make different prompts */
     }
-    for (int i = 0; i < holes->n && *fit; i++)
+    for (int i = 0; i < varying->n && *fit; i++)
         types[i] = types[i] ? types[i] : out[i]->type;
     return 0;
 }
 
-static int unify_holes(binder *b, const list *holes, expr ***rows, int nrows, value_type *types) {
+static int unify_varying(binder *b, const list *varying, expr ***rows, int nrows,
+                         value_type *types) {
     expr **down = ARENA_ARRAY(b->mem, expr *, nrows);
-    for (int i = 0; i < holes->n; i++) {
+    for (int i = 0; i < varying->n; i++) {
         for (int k = 0; k < nrows; k++)
             down[k] = rows[k][i];
         int status = unify_all(b, down, nrows, "VALUES", &types[i]);
         if (status)
             return status;
-        bool open = types[i] == TYPE_NULL && ((hole *)holes->items[i])->cell < 0;
+        bool open = types[i] == TYPE_NULL && ((varying_value *)varying->items[i])->cell < 0;
         for (int k = 0; k < nrows; k++)
             if (!(rows[k][i] = open ? to_type(b, down[k], TYPE_TEXT, "a field") : down[k]))
                 return (int)b->e->code;
@@ -201,31 +202,31 @@ static expr *source_cell(binder *b, const rel *source, int at) {
 }
 
 /* Binds *n equal rows from `first` as one part; reduces *n where the type of a field changes. */
-static int bind_alike(binder *b, const list *rows, int first, int *n, cell_binder *cell, void *ctx,
-                      values_part *part) {
+static int bind_same_shape(binder *b, const list *rows, int first, int *n, cell_binder *cell,
+                           void *ctx, values_part *part) {
     const list *row = rows->items[first];
-    list holes = find_holes(b, row);
+    list varying = find_varying(b, row);
     expr ***values = ARENA_ARRAY(b->mem, expr **, *n);
-    value_type *types = ARENA_ARRAY(b->mem, value_type, holes.n);
+    value_type *types = ARENA_ARRAY(b->mem, value_type, varying.n);
     bool fit = true;
     int taken = 0;
     for (; taken < *n && fit; taken += fit) {
-        list of_row = find_holes(b, rows->items[first + taken]);
-        values[taken] = ARENA_ARRAY(b->mem, expr *, holes.n);
-        int status = bind_holes(b, &of_row, cell, ctx, values[taken], types, &fit);
+        list of_row = find_varying(b, rows->items[first + taken]);
+        values[taken] = ARENA_ARRAY(b->mem, expr *, varying.n);
+        int status = bind_varying(b, &of_row, cell, ctx, values[taken], types, &fit);
         if (status)
             return status;
     }
     *n = taken;
-    int status = unify_holes(b, &holes, values, taken, types);
+    int status = unify_varying(b, &varying, values, taken, types);
     if (status)
         return status;
-    rel *source = part->source = rel_make(b->mem, REL_VALUES, holes.n);
+    rel *source = part->source = rel_make(b->mem, REL_VALUES, varying.n);
     source->values.nrows = taken;
     source->values.rows = values;
-    for (int i = 0; i < holes.n; i++)
+    for (int i = 0; i < varying.n; i++)
         source->cols[i] =
-            (rel_column){new_id(b), types[i], ((hole *)holes.items[i])->name, {NULL, 0}};
+            (rel_column){new_id(b), types[i], ((varying_value *)varying.items[i])->name, {NULL, 0}};
     for (int k = 0, at = 0; k < row->n; k++) {
         const node *x = row->items[k];
         if (!has_call(x))
@@ -246,9 +247,9 @@ int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_
         values_part *part = &(*parts)[(*nparts)++];
         part->cells = ARENA_ARRAY(b->mem, expr *, row->n);
         b->at.lift = &part->steps;
-        n = count_alike(rows, i);
+        n = count_same_shape(rows, i);
         if (n > 1)
-            status = bind_alike(b, rows, i, &n, cell, ctx, part);
+            status = bind_same_shape(b, rows, i, &n, cell, ctx, part);
         for (int k = 0; n == 1 && !part->source && k < row->n && !status; k++)
             if (!(part->cells[k] = cell(b, ctx, row->items[k], k)))
                 status = (int)b->e->code;

@@ -459,7 +459,7 @@ static bool has_key(const sort_key *keys, int n, const expr *x) {
 }
 
 /* True if rows sorted for `by` have the partitions of f adjacent and ordered as f needs. */
-static bool serves(const bound_window *by, const window_function *f) {
+static bool sort_serves(const bound_window *by, const window_function *f) {
     int n = f->w.npartition, order = f->w.nkeys - n;
     if (f->w.nkeys > by->nkeys)
         return false;
@@ -471,7 +471,7 @@ static bool serves(const bound_window *by, const window_function *f) {
 }
 
 /* Adds a WINDOW node for the unplaced function with the most keys and all others that its sort
- * serves, then recurses for the rest. */
+ * sort_serves, then recurses for the rest. */
 static rel *place_node(binder *b, windowing *w, bool *placed, rel *r) {
     int longest = -1, n = 0;
     rel_window *functions = ARENA_ARRAY(b->mem, rel_window, w->functions.n);
@@ -486,7 +486,7 @@ static rel *place_node(binder *b, windowing *w, bool *placed, rel *r) {
     const bound_window *by = ((window_function *)w->functions.items[longest])->over;
     for (int i = 0; i < w->functions.n; i++) {
         const window_function *f = w->functions.items[i];
-        if (placed[i] || (f->over != by && !serves(by, f)))
+        if (placed[i] || (f->over != by && !sort_serves(by, f)))
             continue;
         placed[i] = true;
         functions[n++] = f->w;

@@ -46,7 +46,7 @@ static bool reads_step(const expr *x, const step *s) {
 }
 
 /* True if x reads the step `of` directly or through other steps. A search visits each step once. */
-static bool reaches(binder *b, const lift *l, const expr *x, const step *of) {
+static bool depends_through(binder *b, const lift *l, const expr *x, const step *of) {
     if (!x)
         return false;
     if (reads_step(x, of))
@@ -56,11 +56,11 @@ static bool reaches(binder *b, const lift *l, const expr *x, const step *of) {
         if (s == of || s->searched == b->search || !reads_step(x, s))
             continue;
         s->searched = b->search;
-        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, of) ||
-            reaches(b, l, s->guard, of))
+        if (depends_through(b, l, s->is_apply ? s->predicate : s->use.guard, of) ||
+            depends_through(b, l, s->guard, of))
             return true;
         for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
-            if (reaches(b, l, s->use.args[k], of))
+            if (depends_through(b, l, s->use.args[k], of))
                 return true;
     }
     return false;
@@ -68,7 +68,7 @@ static bool reaches(binder *b, const lift *l, const expr *x, const step *of) {
 
 static bool depends(binder *b, const lift *l, const expr *x, const step *of) {
     b->search++;
-    return reaches(b, l, x, of);
+    return depends_through(b, l, x, of);
 }
 
 static bool same_question(const step *s, const llm_call *call, expr **args) {
