@@ -1,19 +1,20 @@
 /*
- * attend_plan_int.h - how attention's work is cut for the card: by shared block, in levels
+ * attend_plan_int.h - the attention plan: splits a pass's attention into tasks for the kernels, one
+ * list per level, so that a KV block that several rows share is loaded once for all of them
  * (attend_plan.c).
  *
- * Positions are cut into chunks of ATTEND_CHUNK_BLOCKS blocks, at absolute positions. Within a chunk
- * a query meets its blocks in order; chunks of a query are merged in order. A task takes queries of
- * neighbouring rows that share the blocks [b0, b1) through them; where rows part, tasks of the next
- * level go on from the state that was stored:
+ * Positions are divided into chunks of ATTEND_CHUNK_BLOCKS blocks, aligned at position 0. Within a
+ * chunk, a query processes its blocks in order; its chunks are then merged in order. A task covers
+ * queries of neighbouring rows whose tables agree on blocks [b0, b1). Where the tables diverge,
+ * each group of rows continues in a task of the next level, from the stored state of the last one:
  *
- *   rows 0..9   ├── blocks 0..7 of all, level 0 ──┬── rows 0..4: blocks 8, 9, level 1
- *                                                 └── rows 5..9: blocks 8, 9 of their own, level 1
+ *   rows 0..9   ├── blocks 0..7, shared, level 0 ──┬── rows 0..4: blocks 8, 9, level 1
+ *                                                  └── rows 5..9: other blocks 8, 9, level 1
  *
- * A stored state is exact f32, so where the levels part does not show in the bits. A query is a
- * (row, head of the kv head's group); queries of a run of rows are numbered row by row, and cut
- * into tasks of ATTEND_WIDE or ATTEND_NARROW. Plain data and host code without CUDA: always built,
- * tested everywhere.
+ * States are stored as exact f32, so the cut into levels does not change a bit of the result. A
+ * query is a (row, query head of the task's kv head) pair. The queries of a run of rows are
+ * numbered row by row and split into tasks of up to ATTEND_WIDE or ATTEND_NARROW. Host code without
+ * CUDA calls: built and tested on every machine.
  */
 #ifndef KVASIR_ATTEND_PLAN_INT_H
 #define KVASIR_ATTEND_PLAN_INT_H
@@ -27,39 +28,44 @@ extern "C" {
 #endif
 
 enum {
-    ATTEND_BLOCK = 32,        /* positions of a block */
-    ATTEND_CHUNK_BLOCKS = 16, /* blocks of a chunk */
+    ATTEND_BLOCK = 32,        /* positions per block */
+    ATTEND_CHUNK_BLOCKS = 16, /* blocks per chunk */
     ATTEND_CHUNK = ATTEND_BLOCK * ATTEND_CHUNK_BLOCKS,
-    ATTEND_LEVELS = ATTEND_CHUNK_BLOCKS, /* every level takes at least one block */
-    ATTEND_WIDE = 64,                    /* queries of a wide task: 4 warps of 16 */
-    ATTEND_NARROW = 16
+    ATTEND_LEVELS = ATTEND_CHUNK_BLOCKS, /* upper bound: each level covers at least one block */
+    ATTEND_WIDE = 64,                    /* most queries of a wide task: 4 warps of 16 */
+    ATTEND_NARROW = 16                   /* most queries of a narrow task: 1 warp */
 };
 
 typedef struct attend_task {
-    int32_t first_row;            /* of the run; query i is of row first_row + i / group */
-    int32_t first_query, queries; /* queries 0: padding */
-    int32_t b0, b1; /* blocks, all in one chunk; b1 is the end of what any row of the task sees */
+    int32_t first_row;      /* of the run; the run's query i is of row first_row + i / group */
+    int32_t first_query;    /* the task's first query in the run */
+    int32_t queries;        /* number of queries; 0: the task is padding */
+    int32_t b0, b1;         /* range of block indexes, within one chunk; some row reaches b1 - 1 */
     int32_t blocks_at;      /* block b's id is blocks[blocks_at + b - b0] */
-    int32_t least_position; /* of the task's rows */
-    int32_t resumes;        /* 1: the state of an earlier level comes first */
+    int32_t least_position; /* smallest position of the task's rows */
+    int32_t resumes;        /* 1: start from the state that the previous level stored */
 } attend_task;
 
 typedef struct attend_merge {
-    int32_t row, state, chunks; /* chunks 0: padding */
+    int32_t row;
+    int32_t state;  /* state of chunk 0; the others follow */
+    int32_t chunks; /* number of chunks; 0: the entry is padding */
 } attend_merge;
 
+/* Copies the first `tokens` positions of one block of the KV pool to another. */
 typedef struct slot_copy {
     int32_t from, to, tokens;
 } slot_copy;
 
+/* One logit to compute: token `id` after row `row`. */
 typedef struct head_item {
     int32_t row, id;
 } head_item;
 
-/* A row as the plan sees it; table lists the blocks of positions 0, 32, … up to its own. */
+/* The plan's view of a row. */
 typedef struct attend_row {
     int32_t position;
-    const int32_t *table;
+    const int32_t *table; /* [position / ATTEND_BLOCK + 1]: block ids */
 } attend_row;
 
 typedef struct attend_list {
@@ -67,25 +73,27 @@ typedef struct attend_list {
     int count, cap;
 } attend_list;
 
-/* Zero-initialise; grown, never shrunk. */
+/* Zero-initialise. Buffers are reused by the next plan; they grow and never shrink. */
 typedef struct attend_plan {
     attend_list wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS];
     int levels;
-    int32_t *blocks;
+    int32_t *blocks; /* block ids that tasks refer to by blocks_at */
     int nblocks, blocks_cap;
     attend_merge *merges;
     int nmerges, merges_cap;
-    int32_t *states; /* per row: its first state, or -1 */
-    int states_cap, nstates;
+    int32_t *states; /* [rows]: number of the row's first state, -1 if it needs none */
+    int states_cap;
+    int nstates; /* states that the plan uses in all */
 } attend_plan;
 
-/* Plans attention of `rows`, each with `group` queries per kv head. */
+/* Plans the attention of rows[nrows]; each row has `group` queries per kv head. */
 void attend_plan_make(attend_plan *p, const attend_row *rows, int nrows, int group);
 void attend_plan_free(attend_plan *p);
 
-/* Sorts copies into levels that may each run at once: a copy comes after all earlier ones that it
- * reads from or writes to. ends[i]: where level i of out[] ends; returns how many levels. `level`
- * is scratch [2 * blocks], all zero before and after; ends[] has room for `count`. */
+/* Sorts copies into levels whose copies may run concurrently: a copy gets a later level than every
+ * earlier copy that it conflicts with (write then read, write then write, read then write). Fills
+ * out[count] and ends[i], the end of level i in out[]; ends has room for `count` entries. `level`
+ * is scratch [2 * blocks], all zero before and after. Returns the number of levels. */
 int slot_copy_levels(const slot_copy *in, int count, int32_t *level, slot_copy *out, int *ends);
 
 #ifdef __cplusplus

@@ -1,13 +1,13 @@
 /*
- * cuda_attention.cu - attention by shared block on tensor cores (FlashAttention-2's loop over
- * blocks of 32 keys).
+ * cuda_attention.cu - the attention kernels: FlashAttention-2's loop over KV blocks of 32 keys, on
+ * tensor cores, for tasks that share blocks between queries.
  *
- * One thread block takes one task (attend_plan_int.h) and one kv head: its queries, 16 to a warp, go
- * through the task's blocks in order, each block loaded once for all of them and the next ones
- * while this one is used. Invariant: a query's state (top, sum, out) after a block is a function of
- * its state before and the block's keys; which queries share a warp, and where a task ends and
- * another resumes, does not show. A block of which a query sees nothing leaves its state as it is:
- * factor exp2(0) = 1, weights 0.
+ * A thread block computes one task (attend_plan_int.h) for one kv head. Each warp holds 16 queries.
+ * The task's KV blocks are processed in order, each loaded once for all queries, while the next
+ * ones are being copied to shared memory. Invariant: a query's state (top, sum, out) after a block
+ * depends only on its state before and the block's keys and values, not on which queries share its
+ * warp or where a task ends and another resumes. A block in which a query may attend to no key
+ * leaves its state unchanged: the factor is exp2(0) = 1 and the weights are 0.
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -16,27 +16,27 @@ static constexpr float LOG2_E = 1.4426950408889634f;
 
 enum { KEYS = ATTEND_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
 
-/* A row of shared memory: 16 bytes longer than its
- * values, so that eight rows lie in different banks. */
+/* Elements from one row in shared memory to the next: 16 bytes of padding put eight consecutive
+ * rows into different banks. */
 template <int D> constexpr int PITCH = D + 8;
 
-/* Blocks in shared memory: the one in use, and those on their way. A task on few blocks of a big
- * card is bound by how long a block takes to come; more stages hide that, fewer leave room for
- * other tasks (64 wide, 4 warps: 46 KB, 4 tasks a processor). Narrow tasks are many and mostly
- * short: two blocks on their way are enough for them (30 KB, 7 tasks). */
+/* KV blocks in shared memory: one in use, the others being loaded. With few tasks on a large card,
+ * load latency is the limit and more stages hide it; fewer stages let more tasks share a
+ * multiprocessor (D = 64, 4 warps: 46 KB, 4 tasks). Narrow tasks are many and mostly short, and do
+ * with two loads in flight (30 KB, 7 tasks). */
 template <int D, int WARPS> constexpr int STAGES = D <= 96 ? (WARPS > 1 ? 4 : 3) : D <= 128 ? 3 : 2;
 
-/* queries [warps * 16][PITCH], then the stages, each of keys [32][PITCH] and values [32][PITCH] */
+/* Layout: queries [WARPS * 16][PITCH], then per stage keys [32][PITCH] and values [32][PITCH]. */
 template <int D, int WARPS> constexpr size_t shared_bytes() {
     return sizeof(__nv_bfloat16) * static_cast<size_t>(WARPS * 16 + 2 * STAGES<D, WARPS> * KEYS) *
            PITCH<D>;
 }
 
-/* Wider heads leave no registers for the queries: they
- * are read from shared memory again for each block. */
+/* True if a warp keeps its queries in registers. For wider heads there are too few registers, and
+ * the queries are read from shared memory again for each block. */
 template <int D> constexpr bool KEEPS_QUERIES = D <= 128;
 
-/* One thread's two rows (g, g + 8) of its warp's 16 queries. */
+/* The two of its warp's 16 queries that a thread works on: g and g + 8, where g = lane / 4. */
 struct query_rows {
     int row[2], head[2];
     int position[2]; /* -1: no query */
@@ -74,8 +74,8 @@ __device__ __forceinline__ void queries_load(const attend_args &a, const attend_
     }
 }
 
-/* Begins to load a block's keys and values, which lie one behind the other. Behind the last block:
- * nothing, which keeps the count of groups in step. */
+/* Starts loading a block's keys and values, which are adjacent in memory. After the task's last
+ * block it commits an empty group, so that copy_wait's count stays right. */
 template <int D>
 __device__ __forceinline__ void block_begin(const attend_args &a, const attend_task &task, int b,
                                             __nv_bfloat16 *stage) {
@@ -92,14 +92,14 @@ __device__ __forceinline__ void block_begin(const attend_args &a, const attend_t
     copy_commit();
 }
 
-/* This lane's place in a tile of its warp's 16 queries. */
+/* The address that this lane passes to load_matrices for a 16x16 tile of its warp's queries. */
 template <int D>
 __device__ __forceinline__ const __nv_bfloat16 *query_at(const __nv_bfloat16 *queries) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     return queries + (warp * 16 + lane % 16) * PITCH<D> + lane / 16 * 8;
 }
 
-/* scores[n-tile] = 16 queries x 32 keys; kept [D / 16]: the queries, where they are kept */
+/* scores[n-tile] = 16 queries × 32 keys; kept [D / 16] are the queries if KEEPS_QUERIES. */
 template <int D>
 __device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __nv_bfloat16 *query,
                                             const __nv_bfloat16 *keys, float scores[KEY_TILES][4]) {
@@ -127,12 +127,13 @@ __device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __n
     }
 }
 
-/* Does the query see every key of block b? */
+/* True if a query at `position` attends to every key of block b. */
 __device__ __forceinline__ bool sees_all(const attend_args &a, int position, int b) {
     return position >= b * KEYS + KEYS - 1 && (a.window == 0 || b * KEYS > position - a.window);
 }
 
-/* Scores in units of log 2; keys that the query does not see become -infinity. */
+/* Scales and soft-caps the scores, converts them to base 2 (for exp2), and sets them to -infinity
+ * for keys that the query does not attend to. */
 __device__ __forceinline__ void scores_mask(const attend_args &a, const query_rows &q, int b,
                                             float scores[KEY_TILES][4]) {
     int first = b * KEYS + threadIdx.x % 4 * 2;
@@ -159,8 +160,8 @@ __device__ __forceinline__ void scores_mask(const attend_args &a, const query_ro
     }
 }
 
-/* Scores become weights; top and sum take the block
- * in; old[h]: what earlier sums are multiplied by. */
+/* Online softmax: replaces scores by weights and updates top and sum; old[h] is the factor by which
+ * the output so far must be scaled. */
 __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float top[2], float sum[2],
                                              float old[2]) {
 #pragma unroll
@@ -170,7 +171,7 @@ __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float t
         for (int n = 0; n < KEY_TILES; n++)
             best = fmaxf(best, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
         float next = fmaxf(top[h], quad_max(best));
-        float base = next == -INFINITY ? 0.0f : next; /* nothing seen so far */
+        float base = next == -INFINITY ? 0.0f : next; /* no visible key so far */
         old[h] = exp2f(top[h] - base);
         float total = 0;
 #pragma unroll
@@ -186,7 +187,7 @@ __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float t
     }
 }
 
-/* out = out * old + weights x values */
+/* out = out * old + weights × values */
 template <int D>
 __device__ __forceinline__ void values_gather(const __nv_bfloat16 *values,
                                               const float weights[KEY_TILES][4], const float old[2],
@@ -246,7 +247,8 @@ __device__ __forceinline__ void state_load(const attend_args &a, const attend_ta
     }
 }
 
-/* The last task of a row with one chunk writes the answer, all others what comes next needs. */
+/* The last task of a row with a single chunk writes the output; all others store the state, for the
+ * next level or for merge(). */
 template <int D>
 __device__ __forceinline__ void state_store(const attend_args &a, const attend_task &task,
                                             const query_rows &q, const float top[2],
@@ -281,9 +283,9 @@ __device__ __forceinline__ void state_store(const attend_args &a, const attend_t
     }
 }
 
-/* Stage i % STAGES holds block first + i. A barrier before block i is used says two things: all
- * threads' parts of it have come, and all warps are done with block i - 1, whose stage the load
- * that follows may overwrite. */
+/* Stage i % STAGES holds block first + i. The barrier before block i is used ensures that all
+ * threads' copies of it have arrived, and that all warps are done with block i - 1, whose stage the
+ * next load overwrites. */
 template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend(attend_args a) {
     extern __shared__ __align__(16) unsigned char memory[];
     attend_task task = a.tasks[blockIdx.x];
@@ -326,7 +328,7 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
     state_store<D>(a, task, q, top, sum, out);
 }
 
-/* Thread i: dimension i of one (row, head). */
+/* Merges the states of one (row, head); thread i computes dimension i. */
 __global__ void merge(const attend_merge *merges, const float *state_out, const float *state_norm,
                       int heads, uint16_t *out) {
     attend_merge m = merges[blockIdx.x];
@@ -358,7 +360,8 @@ template <int D, int WARPS> static cudaError_t launch(const attend_args &a, cuda
 }
 
 template <int D> static cudaError_t prepare() {
-    static_assert(shared_bytes<D, 4>() <= 99 * 1024, "the least that a card of ours gives a block");
+    static_assert(shared_bytes<D, 4>() <= 99 * 1024,
+                  "every supported card allows a block 99 KB of shared memory");
     cudaError_t status = cudaFuncSetAttribute(
         attend<D, 4>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<D, 4>());
     return status != cudaSuccess

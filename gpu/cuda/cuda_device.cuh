@@ -1,5 +1,6 @@
 /*
- * cuda_device.cuh - sums over warps and blocks, and pairs of bf16: what the kernels share.
+ * cuda_device.cuh - device functions that both .cu files use: reductions over warps and blocks,
+ * packing of bf16 pairs.
  */
 #ifndef KVASIR_CUDA_DEVICE_CUH
 #define KVASIR_CUDA_DEVICE_CUH
@@ -23,7 +24,7 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-/* Over the four lanes that share a row of C. */
+/* Sum over the four lanes that hold one row of an MMA's C fragment. */
 __device__ __forceinline__ float quad_sum(float x) {
     x += __shfl_xor_sync(WARP_ALL, x, 1);
     return x + __shfl_xor_sync(WARP_ALL, x, 2);
@@ -34,7 +35,8 @@ __device__ __forceinline__ float quad_max(float x) {
     return fmaxf(x, __shfl_xor_sync(WARP_ALL, x, 2));
 }
 
-/* Over the block, in the order of its warps; `sums` [warps] is shared and may be used again at once. */
+/* Sum over the block, in warp order. `sums` [warps] is shared memory; the caller may reuse it at
+ * once. */
 __device__ __forceinline__ float block_sum(float x, float *sums) {
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0) {

@@ -456,9 +456,10 @@ static void next_bring(flow *f) {
     if (f->code != 0 || !w->kv.paged)
         return;
     if (next < p->nrows && cuda_part_rows(w, p, next, &ignored) > 0)
-        check(f, cuda_kv_ahead(&w->kv, w->used, w->nused, true), "moving KV blocks ahead");
+        check(f, cuda_kv_prefetch(&w->kv, w->used, w->nused, true), "moving KV blocks ahead");
     else if (next == p->nrows)
-        check(f, cuda_kv_ahead(&w->kv, p->next, (size_t)p->nnext, false), "moving KV blocks ahead");
+        check(f, cuda_kv_prefetch(&w->kv, p->next, (size_t)p->nnext, false),
+              "moving KV blocks ahead");
 }
 
 static int part_run(cuda_work *w, const cuda_part *part, err *e) {

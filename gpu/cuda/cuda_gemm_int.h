@@ -1,15 +1,15 @@
 /*
- * cuda_gemm_int.h - matrix products through cuBLASLt whose bits do not depend on the batch (ENGINE
- * 6).
+ * cuda_gemm_int.h - matrix products through cuBLASLt whose bits do not depend on the batch.
  *
- *   out [rows, N]  = A [rows, K] bf16 × W [N, K]ᵀ bf16 (+ out, where the plan adds) sums in f32
+ *   out [rows, N]  = A [rows, K] bf16 × W [N, K]ᵀ bf16 (+ out, where the plan adds), sums in f32
  *
- * A plan is one (N, K, what becomes of the sums). Its bits are those of the library's first choice
- * for tall products that has no split K and no reduction, gives each row the same bits at every
- * height that it takes and at every place of random data, and leaves no height to which no algorithm
- * gives those bits. Among the algorithms that give them, each range of heights gets the one that is
- * measured to be fastest: what is measured decides when a product is done, never what it is. The
- * library is loaded at run time: a build runs on hosts without it. One stream at a time.
+ * A plan stands for one (N, K, cuda_gemm_out). A reference algorithm defines its bits: the first
+ * that the library proposes for tall products (or, if none qualifies, for lower ones) which uses no
+ * split K and no reduction, produces the same bits for a row of random data at every height it
+ * supports and at every row offset, and for which each range of heights has an algorithm with these
+ * bits. "Height" is the number of rows of A. Each range then uses the fastest algorithm that
+ * reproduces the reference bits, so timing affects speed only, never results. The library is loaded
+ * at run time: the program also starts on hosts without it. Not for concurrent use.
  */
 #ifndef KVASIR_CUDA_GEMM_INT_H
 #define KVASIR_CUDA_GEMM_INT_H
@@ -18,34 +18,38 @@
 
 #include "storage/base.h"
 
-enum { CUDA_GEMM_PLANS = 16, CUDA_GEMM_ROWS = 16 /* buffers' rows are a multiple of it */ };
+enum {
+    CUDA_GEMM_PLANS = 16, /* most plans */
+    CUDA_GEMM_ROWS = 16   /* heights are rounded up to a multiple of this */
+};
 
 typedef struct cuda_gemm cuda_gemm;
 
-/* What becomes of the sums. The library may take another kernel where they are added, so that is
- * part of what is tested. */
+/* How the f32 sums are written: rounded to bf16, stored as f32, or added to f32 values in `out`.
+ * Part of a plan's identity, since the library may choose another kernel for each. */
 typedef enum cuda_gemm_out { CUDA_GEMM_BF16, CUDA_GEMM_F32, CUDA_GEMM_ADDS } cuda_gemm_out;
 
 int cuda_gemm_new(cuda_gemm **out, err *e);
-void cuda_gemm_free(cuda_gemm *g); /* NULL is fine */
-/* A plan for products of up to `rows` rows; the same
- * shape gives the same plan. Its number, or -1 and *e. */
+void cuda_gemm_free(cuda_gemm *g); /* `g` may be NULL */
+/* Returns the number of the plan for this shape, declaring it if it is new; products with it have
+ * up to `rows` rows. -1 and *e if there are too many plans. */
 int cuda_gemm_declare(cuda_gemm *g, int n, int k, cuda_gemm_out out, int rows, err *e);
-/* Chooses every plan's algorithms, on up to `rows`
- * rows; `digest` covers the bits that they give. */
+/* Chooses every plan's algorithms, testing them on up to `rows` rows, and mixes each plan's
+ * reference output into `digest`. ERR_UNSUPPORTED if a plan has no algorithm with stable bits. */
 int cuda_gemm_probe(cuda_gemm *g, cudaStream_t stream, int rows, hash128 *digest, err *e);
-/* Bytes of device memory, 256-aligned, that a stream's products may use while they run. */
+/* Size in bytes of the workspace that cuda_gemm_run needs: device memory, 256-aligned. */
 size_t cuda_gemm_workspace(void);
-/* Enqueues; a and out are readable and writable up to rows rounded up to CUDA_GEMM_ROWS. The
- * workspace is the stream's own. */
+/* Enqueues a product. The row count is rounded up to CUDA_GEMM_ROWS: `a` must be readable and `out`
+ * writable up to there. Two streams must not share a workspace. */
 int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, void *out,
                   void *workspace, cudaStream_t stream, err *e);
-/* cuBLASLt's version and, per plan, how many ranges of heights
- * have an algorithm of their own: one line for the log. */
+/* Appends one line for the log: cuBLASLt's version and, per plan, the number of height ranges whose
+ * algorithm differs from the reference. */
 void cuda_gemm_describe(const cuda_gemm *g, buf *out);
 
-/* 0, or an error that names what was done; out of memory is ERR_FULL. What is told here is no
- * longer the thread's last error. */
+/* Returns 0 for cudaSuccess, else sets *e to an error that names the operation `what`: ERR_FULL
+ * when out of memory, else ERR_INTERNAL. Also clears CUDA's last error, which the status of the
+ * next launch would repeat. */
 int cuda_check(cudaError_t status, const char *what, err *e);
 
 #endif

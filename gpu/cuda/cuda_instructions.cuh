@@ -1,10 +1,10 @@
 /*
- * cuda_instructions.cuh - the few instructions that CUDA C++ has no words for.
+ * cuda_instructions.cuh - PTX instructions without a CUDA C++ equivalent of the same layout: mma, ldmatrix, cp.async.
  *
  * Fragments are those of mma.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16"): with g = lane / 4, t = lane % 4
  *
- *   A [16, 16]  a0 (g, 2t..)  a1 (g+8, 2t..)  a2 (g, 2t+8..)  a3 (g+8, 2t+8..)    each two neighbours of a row
- *   B [16, 8]   b0 (2t.., g)  b1 (2t+8.., g)                                      each two neighbours of a column
+ *   A [16, 16]  a0 (g, 2t..)  a1 (g+8, 2t..)  a2 (g, 2t+8..)  a3 (g+8, 2t+8..)    each two adjacent elements of a row
+ *   B [16, 8]   b0 (2t.., g)  b1 (2t+8.., g)                                      each two adjacent elements of a column
  *   C [16, 8]   c0 c1 (g, 2t..)  c2 c3 (g+8, 2t..)
  */
 #ifndef KVASIR_CUDA_INSTRUCTIONS_CUH
@@ -13,7 +13,7 @@
 #include <cuda_bf16.h>
 #include <stdint.h>
 
-/* c += a x b in bf16 with f32 sums; a row's sums depend on that row alone. */
+/* c += a × b for bf16 operands, summed in f32. A row of c depends only on that row of a, and on b. */
 __device__ __forceinline__ void mma_16x8x16(float c[4], const uint32_t a[4], uint32_t b0,
                                             uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
@@ -23,8 +23,8 @@ __device__ __forceinline__ void mma_16x8x16(float c[4], const uint32_t a[4], uin
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8, and gets two neighbours of row lane / 4
- * (plain) or of column lane / 4 (transposed) of each. */
+/* Loads four 8x8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix l / 8, and receives
+ * of each matrix two adjacent elements of row l / 4 (plain) or of column l / 4 (transposed). */
 __device__ __forceinline__ void load_matrices(uint32_t r[4], const __nv_bfloat16 *row) {
     uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t r[4], const __
                  : "memory");
 }
 
-/* 16 bytes from global to shared memory, without waiting. */
+/* Starts an asynchronous copy of 16 bytes from global to shared memory. */
 __device__ __forceinline__ void copy_begin(__nv_bfloat16 *to, const __nv_bfloat16 *from) {
     uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(at), "l"(from) : "memory");
@@ -51,7 +51,7 @@ __device__ __forceinline__ void copy_commit() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-/* Waits until at most `open` of this thread's groups are under way. */
+/* Waits until at most `open` of this thread's committed copy groups are still pending. */
 template <int open> __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(open) : "memory");
 }

@@ -1,15 +1,16 @@
 /*
  * cuda_int.h - the CUDA backend's engine state and a session's work memory.
  *
- * Weights are bf16 in device memory, rows in the file's order; what rope pairs is the kernel's
- * business, so nothing is permuted:
+ * Weights are bf16 matrices in device memory. Rows keep the file's order: the kernel knows which
+ * columns rope pairs, so no row is permuted.
  *
  *   qkv      [(heads + 2 kv_heads) * d, width]   rows of q, k, v
  *   gate_up  [2 ffn, width]                      rows of gate, then of up
- *   head     [vocab, width]                      the embedding itself where the file ties them
+ *   head     [vocab, width]                      the embedding itself if the model ties them
  *
- * A pass runs as one or more parts, each of at most `rows_cap` rows whose KV blocks fit the card. A
- * part's plain data (cuda_part.c) lies in one pinned buffer and goes to the card in one copy.
+ * A pass runs as one or more parts: consecutive rows, at most `rows_cap`, whose KV blocks fit on
+ * the card together. A part's host data (cuda_part.c) is laid out in one pinned buffer and sent to
+ * the card in one copy.
  */
 #ifndef KVASIR_CUDA_INT_H
 #define KVASIR_CUDA_INT_H
@@ -21,15 +22,15 @@
 
 enum {
     CUDA_PASS_ROWS = 16384, /* most rows of a part */
-    /* Most rows that products are tested and timed on: a pass as a session makes it, where nobody
-     * says otherwise (8,192 new tokens, 1,024 rows that decode, 64 that run once more). */
+    /* Most rows that products are tested and timed on: the largest pass of a session with default
+     * settings (8,192 new tokens, 1,024 decode rows, 64 rows that are computed again). */
     CUDA_PROBE_ROWS = 9280,
-    CUDA_WIDEST = 16384,    /* columns of a row that a norm holds in registers */
-    CUDA_GRAPH_ROWS = 1024, /* parts up to here, of decode rows alone, run as captured graphs */
-    CUDA_GRAPHS = 48,       /* kept per session */
-    CUDA_HEAD_ROWS = 128,   /* rows of one product with the head */
-    CUDA_STAGES = 8,        /* pinned blocks on their way to the card */
-    CUDA_TRIPS = 32         /* groups of blocks on their way that a part may wait for one by one */
+    CUDA_WIDEST = 16384,    /* largest width: the norm kernel holds a row in registers */
+    CUDA_GRAPH_ROWS = 1024, /* most rows of a part that runs as a captured graph */
+    CUDA_GRAPHS = 48,       /* captured graphs kept per session */
+    CUDA_HEAD_ROWS = 128,   /* most rows of one product with the head */
+    CUDA_STAGES = 8,        /* pinned staging buffers, of one block each */
+    CUDA_TRIPS = 32         /* trips (see cuda_kv) whose events are kept */
 };
 
 typedef struct cuda_layer {
@@ -39,37 +40,39 @@ typedef struct cuda_layer {
     float *qkv_bias, *o_bias;              /* NULL: none */
     float *q_norm, *k_norm;                /* [d]; NULL: none */
     bool has_rope;
-    int window;
+    int window; /* sliding window of attention, in positions; 0: none */
 } cuda_layer;
 
 typedef struct cuda_state {
     int device;
-    cudaStream_t stream; /* of loading and probing */
+    cudaStream_t stream; /* for loading and probing */
     cuda_gemm *g;
     int plan_qkv, plan_o, plan_gate_up, plan_down, plan_head;
     cuda_layer *layers;
-    uint16_t *embedding, *head; /* the same where tied */
+    uint16_t *embedding, *head; /* equal if the model ties them */
     float *final_norm;
     float *frequencies, *frequencies_local; /* [rope_dims / 2] */
     bool two_ropes;
     float rope_magnitude;
-    void **allocations; /* all of the above on the card */
+    void **allocations; /* device memory of the pointers above, freed with the engine */
     int nallocations, allocations_cap;
-    size_t weight_bytes;
+    size_t weight_bytes;         /* total size of the allocations */
     pool *threads;               /* for dequantising */
-    const atomic_bool *cancel;   /* looked at while the file is read; NULL: nobody cancels */
-    int probe_rows;              /* 0: CUDA_PROBE_ROWS */
-    char card[300];              /* what rates were measured on: the card, without its state */
-    char name[360], reason[320]; /* as people see them */
+    const atomic_bool *cancel;   /* checked while the file is read; NULL: cannot be cancelled */
+    int probe_rows;              /* rows to probe products on; 0: CUDA_PROBE_ROWS */
+    char card[300];              /* the card's name: the key of its measured rates */
+    char name[360], reason[320]; /* info.device and info.precision_reason */
     char *cache_dir;
-    hash128 weights;
+    hash128 weights; /* identity of the model's weights */
 } cuda_state;
 
-/* Counts as they are launched: padded where a graph is to fit several parts. A captured graph
- * depends on them and on the addresses of the session's buffers alone. */
+/* Launch sizes of one attention plan. For a graph they are padded, so that one graph fits many
+ * parts: a captured graph depends only on its graph_shape and the addresses of the session's
+ * buffers. */
 typedef struct attend_shape {
     int levels;
-    int wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS]; /* tasks; narrow ones may run among the wide */
+    int wide[ATTEND_LEVELS];   /* tasks of the wide launch, which may include narrow tasks */
+    int narrow[ATTEND_LEVELS]; /* tasks of the narrow launch */
     int merges;
 } attend_shape;
 
@@ -78,95 +81,104 @@ typedef struct graph_shape {
     attend_shape attend;
 } graph_shape;
 
-/* A shape is run plainly when it first comes (kernels that are loaded on first use must not be
- * while a graph is captured; many shapes come once), and captured when it comes again. */
+/* A shape seen for the first time runs without a graph: kernels are loaded on their first launch,
+ * which a capture does not allow, and many shapes occur once. Its second run is captured. */
 typedef struct cuda_graph {
     graph_shape shape;
     cudaGraphExec_t exec; /* NULL: not captured */
-    bool refused;         /* it could not be: it is not tried again */
-    uint64_t used;        /* when last */
+    bool refused;         /* capturing failed and is not tried again */
+    uint64_t used;        /* graph_clock at the last use */
 } cuda_graph;
 
+/* Offsets of an attention plan's arrays in the part's buffer, in bytes. */
 typedef struct attend_layout {
     size_t states, wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS], merges, blocks;
 } attend_layout;
 
-/* Where a part's arrays lie, in bytes from the buffer's start. */
+/* Offsets of a part's arrays in its buffer, in bytes. */
 typedef struct part_layout {
     size_t tokens, positions, slots, wanted, wanted_positions;
-    /* of attention over all rows, and over the wanted ones in the last layer */
-    attend_layout all, last;
+    attend_layout all;  /* the plan over all rows */
+    attend_layout last; /* the plan over the wanted rows, for the last layer */
     size_t copies, items, whole, temperatures;
-    size_t bytes;
+    size_t bytes; /* size of the buffer */
 } part_layout;
 
+/* An eviction candidate. */
 typedef struct slot_rank {
-    double rank;
-    uint64_t used; /* the slot's, when it was ranked */
+    double rank;   /* worth of the block in the slot; the lowest is evicted first */
+    uint64_t used; /* kv->used[slot] at the time of ranking: the entry is stale if it differs */
     int32_t slot;
 } slot_rank;
 
-/* Pinned memory of blocks that left the card, in pages
- * of a block's bytes; made in chunks as it is needed. */
+/* Pinned host memory for blocks that were evicted from the card. A page holds one block; pages are
+ * allocated on demand, a chunk at a time. */
 typedef struct host_tier {
     char **chunks;
-    int nchunks, chunk_pages;
-    int32_t *page_of;    /* [blocks]; -1: none */
-    uint32_t *life;      /* [blocks]: the block's whose content the page has */
-    uint64_t reclaimed;  /* the clock when pages of no use were looked for last */
+    int nchunks;
+    int chunk_pages;     /* pages per chunk */
+    int32_t *page_of;    /* [blocks]: the block's page, -1: none */
+    uint32_t *life;      /* [blocks]: the block's life() when its page was written */
+    uint64_t reclaimed;  /* kv->clock when unused pages were last reclaimed */
     int32_t *free_pages; /* [blocks] */
-    int nfree, made, budget;
+    int nfree;           /* entries of free_pages */
+    int made;            /* pages allocated so far */
+    int budget; /* blocks - slots: pages that prefetching may allocate; a part may need more */
 } host_tier;
 
-/* KV blocks: the scheduler's numbers, and the slots of the card that hold them. Block b is in slot
- * b until a block is used that has none; from then on `paged`.
+/* The KV blocks of a session. The scheduler numbers `blocks` of them; `slots` places on the card
+ * hold those that parts work on. Block b is in slot b until a block beyond the slots is used; from
+ * then on `paged` is set and slot_of maps blocks to slots.
  *
- *   copy      ── trip 7 ──▶ trip 8 ──▶ [behind part 3] ── trip 9 ──▶
+ *   copy      ── trip 7 ──▶ trip 8 ──▶ [wait for part 3] ── trip 9 ──▶
  *                   ╲                        ╱
- *   compute   ── part 2 ── [behind trip 7] part 3 ────────
+ *   compute   ── part 2 ── [wait for trip 7] part 3 ────────
  *
- * A trip is a group of blocks' journeys with an event behind it. A part waits for the last trip
- * that one of its slots was in; the copy stream waits for a part where it takes a slot that this
- * uses. */
+ * A trip is a group of block copies on the copy stream, followed by an event. A part waits for the
+ * last trip that any of its slots was part of. Before it overwrites a slot of the running part, the
+ * copy stream waits for the end of that part. */
 typedef struct cuda_kv {
-    int blocks, slots; /* slots < blocks: the rest lives in host memory */
-    int most;          /* slots that there may be: more are asked for when they are needed */
-    bool moved;        /* the pool is elsewhere than it was: graphs know its address */
+    int blocks, slots; /* if slots < blocks, the other blocks are in host memory */
+    int most;          /* most slots; the pool grows to it when more slots are needed */
+    bool moved;        /* the pool was reallocated: captured graphs hold its old address */
     size_t block_elements, layer_elements;
     uint16_t *pool; /* device [slots, block_elements] */
     bool paged;
-    int32_t *slot_of;    /* [blocks]; -1: not on the card */
-    int32_t *block_in;   /* [slots]; -1: free; this and what follows only where paged */
+    /* the members up to `host` are allocated only if paged */
+    int32_t *slot_of;    /* [blocks]: the block's slot, -1: not on the card */
+    int32_t *block_in;   /* [slots]: the slot's block, -1: free */
     int32_t *free_slots; /* [slots] */
-    int nfree;
-    uint64_t *used;     /* [slots]: the clock when last used, or asked for ahead */
-    uint64_t *part_of;  /* [slots]: the last part that uses it */
-    uint64_t *trip_of;  /* [slots]: the last trip of what it holds, or held */
-    uint64_t clock;     /* counts uses of blocks */
-    slot_rank *victims; /* [slots]: slots by worth, as they were ranked; */
+    int nfree;           /* entries of free_slots */
+    uint64_t *used;      /* [slots]: the clock at the block's last use or prefetch request */
+    uint64_t *part_of;   /* [slots]: number of the last part that uses the slot */
+    uint64_t *trip_of;   /* [slots]: number of the last trip to or from the slot */
+    uint64_t clock;      /* counts uses of blocks */
+    slot_rank *victims;  /* [slots]: eviction candidates, in the order of their last ranking */
     int nvictims, next_victim;
-    uint64_t fruitless; /* the clock when no slot could be found ahead */
-    int taken;          /* slots that the last part took anew */
+    uint64_t fruitless; /* the clock when a prefetch last found no slot to evict */
+    int taken;          /* slots filled since the last part's blocks were requested */
     host_tier host;
-    int (*wanted)(const void *ctx, int32_t block); /* work_size */
+    int (*wanted)(const void *ctx, int32_t block); /* work_size.wanted */
     uint32_t (*life)(const void *ctx, int32_t block);
     const void *ctx;
-    uint64_t moved_in, moved_out, dropped; /* dropped: their content was nobody's */
-    uint64_t in_ahead, out_ahead;          /* of those moved: while a part was under way */
-    cudaStream_t copy;                     /* the second stream */
-    cudaEvent_t ended[CUDA_TRIPS];         /* trip n: [n % CUDA_TRIPS] */
-    uint64_t trips, needed, waited; /* trips ended; of these: the part in hand needs, compute saw */
-    bool travelling;                /* something was put on `copy` behind the last trip */
-    uint64_t part;                  /* parts so far */
-    bool computing, behind;         /* the last one is under way; `copy` waits for its end */
-    cudaEvent_t computed;           /* its end */
-    uint16_t *stages[CUDA_STAGES];  /* pinned */
-    cudaEvent_t staged[CUDA_STAGES];
-    int stage;
-    void *pages
-        /* pinned; the loader's thread makes them, fills them, and waits for their journeys */
-        [KV_PAGES];
-    cudaEvent_t page_sent[KV_PAGES];
+    uint64_t moved_in, moved_out;  /* blocks copied from and to host memory */
+    uint64_t dropped;              /* blocks evicted without a copy, since nothing owned them */
+    uint64_t in_ahead, out_ahead;  /* of moved_in and moved_out: while a part was computing */
+    cudaStream_t copy;             /* the stream of trips */
+    cudaEvent_t ended[CUDA_TRIPS]; /* the end of trip n: ended[n % CUDA_TRIPS] */
+    uint64_t trips;                /* trips ended, which is the last one's number */
+    uint64_t needed;               /* the last trip that the current part's blocks depend on */
+    uint64_t waited;               /* the last trip that the compute stream was made to wait for */
+    bool travelling;               /* copies were enqueued since the last trip ended */
+    uint64_t part;                 /* number of the current part */
+    bool computing;                /* the current part was enqueued and its end not yet awaited */
+    bool behind;                   /* `copy` already waits for the current part */
+    cudaEvent_t computed;          /* the end of the current part */
+    uint16_t *stages[CUDA_STAGES]; /* pinned, one block each */
+    cudaEvent_t staged[CUDA_STAGES]; /* the end of the buffer's last copy */
+    int stage;                       /* the buffer to use next */
+    void *pages[KV_PAGES]; /* pinned; allocated, filled and awaited on the loader's thread */
+    cudaEvent_t page_sent[KV_PAGES]; /* the end of the page's last copy */
 } cuda_kv;
 
 typedef struct cuda_work {
@@ -176,9 +188,10 @@ typedef struct cuda_work {
     cuda_kv kv;
     int rows_cap, states_cap;
 
-    /* device, row-major, rows_cap rows */
-    float *x, *y; /* [rows, width] */
-    /* [rows, max(qkv width, width)]; after the last layer's k and v: the wanted rows of x */
+    /* device memory, row-major, rows_cap rows */
+    float *x; /* [rows, width]: the residual stream */
+    float *y; /* [rows, width]: a branch before its post-norm */
+    /* [rows, max(qkv width, width)]; after the last layer's k_qkv: the wanted rows of x */
     float *qkv;
     uint16_t *a;       /* [rows, max(width, heads * d)]; in the last layer: the wanted rows of q */
     uint16_t *q, *att; /* [rows, max(width, heads * d)] */
@@ -186,65 +199,72 @@ typedef struct cuda_work {
     float *angles, *angles_local;
     float *state_out, *state_norm; /* [states_cap, heads, d], [states_cap, heads, 2] */
     float *logits;                 /* [CUDA_HEAD_ROWS, vocab] */
-    void *workspace;               /* of the products on `stream` */
-    float *answers;                /* items' logits, tops' values and ids, what was drawn from */
-    size_t answers_cap;            /* in floats */
+    void *workspace;               /* for the products on `stream` */
+    float *answers;     /* results: logits of items, values and ids of tops, a `drawn` per draw */
+    size_t answers_cap; /* in floats */
 
-    char *part_host, *part_device; /* the part's data: pinned, and on the card */
-    size_t part_cap;
-    char *back; /* pinned: what comes back */
-    size_t back_cap;
+    char *part_host, *part_device; /* the part's buffer: pinned host memory and its device copy */
+    size_t part_cap;               /* in bytes */
+    char *back;                    /* pinned: results copied back to the host */
+    size_t back_cap;               /* in bytes */
 
     attend_plan plan, last_plan;
     attend_row *all_rows, *last_rows;
-    int32_t *tables; /* slots of the rows' blocks, where paged */
+    int32_t *tables; /* if paged: the rows' tables with slots instead of block numbers */
     size_t tables_cap;
-    int32_t highest;      /* of the blocks marked so far */
-    int32_t *marks, mark; /* [blocks]: == mark: used by the part in hand */
-    int32_t *used;        /* the blocks so marked */
+    int32_t highest; /* highest block marked so far */
+    int32_t *marks;  /* [blocks]: == mark if the current part uses the block */
+    int32_t mark;
+    int32_t *used; /* [nused]: the blocks that the current part uses */
     size_t used_cap, nused;
-    int32_t *copy_levels;       /* [2 * blocks], zero between parts */
-    slot_copy *copies, *sorted; /* the part's copies, by slots */
-    int *copy_ends, copies_cap;
-    /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
+    int32_t *copy_levels; /* [2 * blocks]: scratch of slot_copy_levels, zero between parts */
+    slot_copy *copies;    /* the part's copies, first with blocks, then with slots */
+    slot_copy *sorted;    /* the same by level */
+    int *copy_ends;       /* the end of each level in `sorted` */
+    int copies_cap;
+    /* [copies of the pass]: 1 + the first row of the part that ran the copy, 0: not run yet */
     int *copied;
-    int *wanted, *want_rows; /* [wants_cap] */
-    pass_want **whole;
+    int *wanted;       /* [nwanted]: rows of the part with wants, ascending, without repeats */
+    int *want_rows;    /* [nwants]: index in `wanted` of each want's row */
+    pass_want **whole; /* [nwhole]: wants of the whole vocabulary: tops, then draws, then raw */
     int wants_cap;
 
     cuda_graph graphs[CUDA_GRAPHS];
     int ngraphs;
-    uint64_t graph_clock;
-    cudaError_t broken; /* a copy that no caller could be told of (kv_write) */
+    uint64_t graph_clock; /* counts uses of graphs */
+    cudaError_t broken;   /* error of a kv_write or kv_send, reported by the next pass */
 } cuda_work;
 
-/* The part of a pass in hand (cuda_part.c fills it, cuda_forward.c runs it). */
+/* The current part of a pass: cuda_part.c fills it, cuda_forward.c runs it. */
 typedef struct cuda_part {
     const pass *p;
-    int first, nrows; /* of the pass */
-    int want_first, nwants;
-    int nwanted; /* unique rows of the wants: work->wanted, ascending, counted from `first` */
-    int nitems;  /* allowed tokens of all wants */
-    int nwhole, ntops,
-        /* wants of the whole vocabulary: work->whole; first those of tops, then those of draws */
-        ndraws;
-    bool all_wanted, graph;
-    int copy_levels; /* ends of levels: work->copy_ends */
-    graph_shape shape;
-    attend_shape last;
+    int first, nrows;       /* its rows in the pass */
+    int want_first, nwants; /* its wants in the pass */
+    int nwanted;            /* rows with wants: work->wanted, counted from `first` */
+    int nitems;             /* allowed tokens of all wants */
+    int nwhole;             /* wants of the whole vocabulary: work->whole */
+    int ntops, ndraws;      /* of these: top-k wants, which come first, then draws */
+    bool all_wanted;        /* every row has a want */
+    bool graph;             /* the shape is padded: the part may run as a captured graph */
+    int copy_levels;        /* levels of copies; their ends are in work->copy_ends */
+    graph_shape shape;      /* of all rows */
+    attend_shape last;      /* of the wanted rows; zero if all are */
     part_layout at;
 } cuda_part;
 
 /* ---- cuda_model.c */
-/* Loads engine->file (NULL: random weights of engine->config's shape, for benches), and probes. */
+/* Probes the products, then loads the weights of engine->file; with no file, random weights of
+ * engine->config's shape, for benchmarks. *digest covers the products' bits. */
 int cuda_load(llm_engine *engine, hash128 *digest, err *e);
-void *cuda_keep(cuda_state *s, size_t bytes, const char *what,
-                err *e); /* device memory that lives with the engine */
+/* Allocates device memory that is freed with the engine; NULL and *e on failure. */
+void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e);
 
 /* ---- cuda.c */
-/* Opens the device and loads; the engine has its file (or none), config, mem and info.threads. */
+/* Opens the device and loads the model. The caller has set the engine's config, mem, info.threads
+ * and, unless the weights are to be random, file. */
 int cuda_start(llm_engine *engine, int device, err *e);
-/* Is there a card that will do? On false `why` says, in one clause. */
+/* Returns whether this build can use the card; if not, writes the reason to why[size], as one
+ * clause. */
 bool cuda_usable(int device, char *why, size_t size);
 
 /* ---- cuda_work.c */
@@ -252,47 +272,55 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
 void cuda_work_free(llm_engine *engine, void *work);
 
 /* ---- cuda_kv.c */
-/* Room on the card for size->likely_blocks, or
- * fewer, down to least_slots, where memory is short. */
+/* Allocates slots for size->likely_blocks, or fewer if memory is short, but at least least_slots.
+ * On failure the caller still calls cuda_kv_free. */
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots, err *e);
 void cuda_kv_free(cuda_kv *kv);
-/* Called before blocks up to `highest` are used, with no compute under way: makes room on the card
- * as long as there is some; from then on blocks move. */
+/* Call before using blocks up to `highest`, while no part is running. Grows the pool if it can
+ * grow; if `highest` still exceeds the slots, begins paging. */
 cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
-/* Brings blocks[n] onto the card for a new part, with none under way (at most `slots` of them,
- * repeats are fine). */
+/* Begins a new part: enqueues the copies that bring blocks[n] onto the card. At most `slots`
+ * distinct blocks; no part may be running. */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
-/* Has `stream` wait for the blocks that were brought. */
+/* Makes `stream` wait for the blocks of the last cuda_kv_bring. */
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream);
-/* The part that blocks were brought for is on the stream, all that reads or writes them; it is
- * done. */
+/* Call once all kernels of the part that use its blocks are enqueued on `stream`. */
 cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream);
+/* Call once the part has ended on the card. */
 void cuda_kv_end(cuda_kv *kv);
-/* Between these two: begins to bring what the next part will need, and makes room, as far as there
- * is any. sure: it will, and takes slots of the part under way once that is done; else only blocks
- * that are worth more than those that would give way come. */
-cudaError_t cuda_kv_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure);
+/* Between the two: prefetches blocks for the next part while this one runs. With `sure` the next
+ * part is known to need them: they may evict anything, and the running part's slots once it has
+ * ended. Otherwise a block comes only if it is worth more than the one it evicts, and some slots
+ * are freed in advance. Running out of host memory is not an error here. */
+cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure);
+/* The slot of a block that is on the card. */
 static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
     return kv->paged ? kv->slot_of[block] : block;
 }
+/* Writes a block's content from host memory; returns once `in` was copied to a pinned buffer. */
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in);
-/* A page's memory once its last journey has ended;
- * NULL: none is to be had. From the loader's thread. */
+/* Returns a pinned page of one block's size once its last copy has ended; NULL if there is no
+ * memory. Called on the loader's thread. */
 void *cuda_kv_page(cuda_kv *kv, int page);
+/* Writes a block's content from a page, which is in use until cuda_kv_page returns it again. */
 cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block);
+/* Reads a block's content to `out`; cudaErrorInvalidValue if it was never written. */
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out);
 
 /* ---- cuda_part.c */
-/* How many rows from `first` on one part can take; 0 and *e: not even one. Where blocks may be in
- * host memory, work->used lists those of these rows. */
+/* Returns how many rows from `first` on fit in one part; 0 and *e if not even one does. If there
+ * are fewer slots than blocks, work->used then lists the blocks of these rows. */
 int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e);
-/* Plans the part and fills the pinned buffer; part->p, first, nrows are given. */
+/* Plans the part, brings its blocks and fills the pinned buffer. The caller has set part->p, first,
+ * nrows and want_first. */
 int cuda_part_make(cuda_work *w, cuda_part *part, err *e);
-void cuda_graphs_drop(cuda_work *w); /* after a buffer has moved */
-/* Pinned memory for at least `bytes` more; grows `*p`. Content is lost. */
+/* Drops all captured graphs; needed after a buffer of the session was reallocated. */
+void cuda_graphs_drop(cuda_work *w);
+/* Makes *p at least `bytes` of pinned memory. If it is reallocated, its content is lost. */
 int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e);
 
 /* ---- cuda_forward.c */
+/* llm_backend.forward: runs the pass, and writes its logits to its wants. */
 int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e);
 
 #endif

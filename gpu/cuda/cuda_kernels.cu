@@ -1,10 +1,10 @@
 /*
- * cuda_kernels.cu - what stands between the matrix products: embedding, norms, rope and the KV pool,
- * activation, the head.
+ * cuda_kernels.cu - the kernels between the matrix products: embedding, norms, rope, the KV pool,
+ * activation, the head and draws; and those that the probes use.
  *
- * Memory-bound work: one block or warp a row, neighbouring threads on neighbouring columns, stages
- * fused so that a row is read once. Invariant: a row's numbers come from that row alone, in an
- * order fixed by the model's shape (block sizes never follow the batch).
+ * All are bound by memory bandwidth: a block or warp per row, neighbouring threads on neighbouring
+ * columns, steps fused so that a row is read once. Invariant: a row's result depends on that row
+ * alone, summed in an order fixed by the model's shape: block sizes never depend on the batch.
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -12,13 +12,13 @@
 
 enum {
     ROW_THREADS = 256,
-    NORM_THREADS = 256, /* of a row up to 4,096 wide; wider ones take up to NORM_MOST */
+    NORM_THREADS = 256, /* threads per row up to 4,096 columns; wider rows take up to NORM_MOST */
     NORM_MOST = 1024,
-    TOP_THREADS = 1024,
-    TOP_LOADS = 8,
-    DRAW_ROOM = 2 * TOP_THREADS,
-    HEAD_WARPS = 4,
-    HEAD_PIECE = 64 /* columns of a head that a warp holds two a lane */
+    TOP_THREADS = 1024,          /* threads per row of k_top and k_draw */
+    TOP_LOADS = 8,               /* loads that a thread has in flight */
+    DRAW_ROOM = 2 * TOP_THREADS, /* candidates that fit in shared memory */
+    HEAD_WARPS = 4,              /* warps per block of the kernels with one warp per head */
+    HEAD_PIECE = 64              /* columns of a head that a warp holds, two per lane */
 };
 
 __host__ __device__ static __nv_bfloat16 *as_bf16(uint16_t *p) {
@@ -33,9 +33,9 @@ static unsigned ceil_div(size_t n, size_t by) {
     return static_cast<unsigned>((n + by - 1) / by);
 }
 
-/* ---- rows in --------------------------------------------------------------------------------- */
+/* ---- embedding and angles -------------------------------------------------------------------- */
 
-/* Two neighbouring columns a thread. */
+/* One block per row; a thread converts two adjacent columns at a time. */
 __global__ void embed(const int32_t *tokens, const __nv_bfloat16 *table, float scale, int n,
                       float *x) {
     size_t row = blockIdx.x;
@@ -54,7 +54,7 @@ cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, i
     return cudaGetLastError();
 }
 
-/* In double, as the CPU does: far positions turn by thousands of radians. */
+/* In double, as on the CPU: at large positions the angle is thousands of radians. */
 __global__ void angles(const int32_t *positions, const float *frequencies, int half,
                        float magnitude, size_t count, float *out) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -78,13 +78,13 @@ cudaError_t k_angles(const int32_t *positions, const float *frequencies, int hal
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* A thread holds four neighbouring columns in each of PIECES
- * pieces: piece p begins at column 4 * (t + p * threads). */
+/* Of a row, thread t holds four adjacent columns in each of PIECES pieces: piece p starts at column
+ * 4 * (t + p * threads). */
 __device__ __forceinline__ float4 columns_load(const float *x, int column, int n) {
     return column < n ? *reinterpret_cast<const float4 *>(x + column) : make_float4(0, 0, 0, 0);
 }
 
-/* 1 / rms of this block's row. */
+/* Returns 1 / rms of this block's row. */
 template <int PIECES>
 __device__ __forceinline__ float row_scale(const float4 (&x)[PIECES], int n, float eps,
                                            float *sums) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ float row_scale(const float4 (&x)[PIECES], int n, flo
     return 1.0f / sqrtf(block_sum(sum, sums) / n + eps);
 }
 
-/* The row lies in registers between its one reading and its one writing. */
+/* One block per row; the row stays in registers between its one load and its one store. */
 template <int PIECES>
 __global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(norm_args a) {
     __shared__ float sums[NORM_MOST / 32];
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(n
 }
 
 cudaError_t k_norm(const norm_args *args, cudaStream_t stream) {
-    /* one piece where the row is narrow, else four at most */
+    /* one piece per thread if the row is narrow, else up to four */
     unsigned warps = ceil_div(static_cast<size_t>(args->n), 4 * 32);
     if (warps <= NORM_THREADS / 32) {
         norm<1><<<args->rows, warps * 32, 0, stream>>>(*args);
@@ -160,8 +160,9 @@ __device__ __forceinline__ float2 pair_load(const float *x, int column, int d) {
     return column < d ? *reinterpret_cast<const float2 *>(x + column) : make_float2(0, 0);
 }
 
-/* Two neighbours of a head after rope, which turns columns below `turned`; x [d] is the whole head
- * where pairs are halves. */
+/* Applies rope to columns `column` and column + 1 of a head, whose values are `own`. Columns from
+ * `turned` on are not rotated. x [d] is the whole head, for models that pair a column with the one
+ * half of rope_dims away. */
 __device__ __forceinline__ float2 turn(const qkv_args &a, const float *angles, const float *x,
                                        int column, int turned, float2 own) {
     int half = a.rope_dims / 2;
@@ -183,7 +184,8 @@ __device__ __forceinline__ float2 turn(const qkv_args &a, const float *angles, c
     return make_float2(out[0], out[1]);
 }
 
-/* Where a row's head goes: to q's buffer, or to the pool; null: it has no place there. */
+/* Returns where to store a head of a row: in q's buffer or in the KV pool; null for k and v of a
+ * padding row, which are not stored. */
 __device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t row, int head,
                                                      bool is_q, bool is_v) {
     if (is_q)
@@ -196,14 +198,14 @@ __device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t r
            ((kv_head * 2 + (is_v ? 1 : 0)) * ATTEND_BLOCK + slot % ATTEND_BLOCK) * a.d;
 }
 
-/* A warp: one head of one row. A lane holds two neighbouring columns in each of PIECES pieces of
- * HEAD_PIECE, all on their way before the first is used. */
+/* One warp per head of a row. A lane holds two adjacent columns in each of PIECES pieces of
+ * HEAD_PIECE columns; all loads are issued before the first value is used. */
 template <int PIECES> __global__ void __launch_bounds__(HEAD_WARPS * 32) qkv_finish(qkv_args a) {
     __shared__ float heads[HEAD_WARPS][PIECES * HEAD_PIECE];
     int warp = threadIdx.x / 32, first = threadIdx.x % 32 * 2, all = a.heads + 2 * a.kv_heads;
     int head = static_cast<int>(blockIdx.x) * HEAD_WARPS + warp;
     if (head >= all)
-        return; /* a whole warp: no barrier of the block follows */
+        return; /* the whole warp returns, and there is no block barrier below */
     size_t row = blockIdx.y;
     bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
     const float *from = a.qkv + (row * all + head) * a.d;
@@ -261,8 +263,8 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* A block: keys or values of one copy and kv head;
- * the first `tokens` slots are one run of bytes. */
+/* One block copies the keys or the values of one kv head; the first `tokens` positions are
+ * contiguous. */
 __global__ void copy_slots(const slot_copy *copies, uint16_t *kv, size_t block_elements, int d) {
     slot_copy c = copies[blockIdx.x];
     size_t part = static_cast<size_t>(blockIdx.y) * ATTEND_BLOCK * d;
@@ -282,7 +284,7 @@ cudaError_t k_copy(const slot_copy *copies, int count, uint16_t *kv, size_t bloc
     return cudaGetLastError();
 }
 
-/* ---- feed forward, bias, gathering ----------------------------------------------------------- */
+/* ---- activation, bias, gathering ------------------------------------------------------------- */
 
 __device__ float silu(float x) {
     return x / (1.0f + expf(-x));
@@ -301,7 +303,7 @@ __device__ __forceinline__ uint32_t activate_pair(uint32_t gate, uint32_t up, bo
     return pack_bf16(a * u.x, b * u.y);
 }
 
-/* Eight neighbouring columns a thread: 16 bytes of each matrix. */
+/* Eight adjacent columns per thread: 16 bytes of each matrix. */
 __global__ void activate(const uint16_t *gate_up, int ffn, bool gelu, uint16_t *h) {
     int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * 8;
     if (i >= ffn)
@@ -352,7 +354,7 @@ __device__ float capped(float x, float cap) {
     return cap > 0 ? cap * tanhf(x / cap) : x;
 }
 
-/* A warp: one allowed token of one row. */
+/* One warp per item: the logit of one token for one row. */
 __global__ void head_ids(const head_item *items, int count, const float *x,
                          const __nv_bfloat16 *head, int n, float cap, float *out) {
     int item = static_cast<int>(blockIdx.x) * HEAD_WARPS + static_cast<int>(threadIdx.x / 32),
@@ -391,7 +393,7 @@ cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* (value, id) in the order of the answer: larger values first, lower ids first among equals. */
+/* A token with its logit. Order: descending value, then ascending id. */
 struct candidate {
     float value;
     int32_t id;
@@ -410,7 +412,8 @@ __device__ candidate warp_first(candidate best) {
     return best;
 }
 
-/* logits[at + i * threads], all on their way before the first is used; -infinity behind the row. */
+/* values[i] = logits[at + i * TOP_THREADS], -infinity past the row's end; all loads are issued
+ * before the first value is used. */
 __device__ __forceinline__ void logits_load(const float *logits, int at, int vocab,
                                             float values[TOP_LOADS]) {
 #pragma unroll
@@ -420,7 +423,8 @@ __device__ __forceinline__ void logits_load(const float *logits, int at, int voc
     }
 }
 
-/* The first of the row's candidates that come after `last`. */
+/* Returns the first candidate of the row that comes after `last`, in every thread. `warps` [warps]
+ * is shared memory. */
 __device__ candidate row_next(const float *logits, int vocab, candidate last, candidate *warps) {
     candidate best = {-INFINITY, INT32_MAX};
     for (int at = threadIdx.x; at < vocab; at += TOP_LOADS * TOP_THREADS) {
@@ -444,7 +448,8 @@ __device__ candidate row_next(const float *logits, int vocab, candidate last, ca
     return best;
 }
 
-/* As many threads as a block has: there are fewer rows than the card has processors for. */
+/* One block per row, with the most threads a block can have: there are fewer rows than
+ * multiprocessors. */
 __global__ void __launch_bounds__(TOP_THREADS)
     top(const float *logits, int vocab, int k, float *values, int32_t *ids) {
     __shared__ candidate warps[TOP_THREADS / 32];
@@ -468,8 +473,7 @@ cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values
 
 /* ---- draws ----------------------------------------------------------------------------------- */
 
-/* A token's place in the order of the answer as one
- * number, the first the largest; no number comes last. */
+/* Maps a candidate to an integer whose descending order is that of comes_before; NaN comes last. */
 __device__ __forceinline__ uint64_t place_of(float value, int32_t id) {
     uint32_t bits;
     value += 0.0f; /* -0 equals 0 */
@@ -482,8 +486,8 @@ __device__ __forceinline__ int32_t id_at(uint64_t place) {
     return static_cast<int32_t>(~static_cast<uint32_t>(place));
 }
 
-/* Sorts places[0..n), the largest first; n is a power
- * of two, and all threads of the block take part. */
+/* Bitonic sort of places[0..n) in descending order, by all threads of the block; n is a power of
+ * two. */
 __device__ void places_sort(uint64_t *places, unsigned n) {
     for (unsigned run = 2; run <= n; run *= 2) {
         for (unsigned step = run / 2; step > 0; step /= 2) {
@@ -501,7 +505,7 @@ __device__ void places_sort(uint64_t *places, unsigned n) {
     }
 }
 
-/* The sum over the block, in thread 0. */
+/* Returns the sum over the block in thread 0; its barrier is a barrier of the block. */
 __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
     for (int step = 16; step > 0; step /= 2)
         weight += __shfl_xor_sync(WARP_ALL, weight, step);
@@ -514,9 +518,10 @@ __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
     return weight;
 }
 
-/* The k-th of the threads' firsts bounds the row's k-th: what comes before it is mostly few, and is
- * gathered and sorted while all is weighed. Where it is too much for the room, candidates are
- * looked for one by one. */
+/* One block per row. The k-th largest of the threads' own maxima is a lower bound of the row's k-th
+ * largest value. Usually few candidates reach that bound: they are gathered in shared memory, while
+ * the weights are summed, and sorted. If they exceed DRAW_ROOM, the k largest are found one by one,
+ * as in `top`. */
 __global__ void __launch_bounds__(TOP_THREADS)
     draw(const float *logits, int vocab, int k, const float *temperatures, drawn *out) {
     __shared__ uint64_t places[DRAW_ROOM];
@@ -546,7 +551,7 @@ __global__ void __launch_bounds__(TOP_THREADS)
                 places[at] = place;
         }
     }
-    weight = weights_sum(weight, sums); /* its barrier: all is found */
+    weight = weights_sum(weight, sums); /* after its barrier `found` is final */
     unsigned n = found, room = 1;
     if (n > DRAW_ROOM) {
         candidate last = {INFINITY, -1};
@@ -566,7 +571,7 @@ __global__ void __launch_bounds__(TOP_THREADS)
     __syncthreads();
     if (threadIdx.x < static_cast<unsigned>(k)) {
         int32_t id = id_at(places[threadIdx.x]);
-        to->ids[threadIdx.x] = id; /* none left that is a number: behind the vocabulary */
+        to->ids[threadIdx.x] = id; /* too few numbers in the row: an id past the vocabulary */
         to->values[threadIdx.x] = id < vocab ? x[id] : -INFINITY;
     }
     if (threadIdx.x == 0)

@@ -1,11 +1,11 @@
 /*
- * cuda_kernels_int.h - the CUDA kernels of our own as C functions that enqueue them.
+ * cuda_kernels_int.h - this project's own CUDA kernels as C functions that enqueue them.
  *
- * Each returns the launch's status and runs later, on `stream`; pointers are device memory unless
- * said otherwise. bf16 values are uint16_t here. Invariant: what a kernel computes for a row or
- * query depends on that row or query alone, operation by operation (compiled with -fmad=false; sums
- * in a fixed order; no atomics on numbers), so bits do not depend on the batch. Shapes are
- * row-major; n, d and widths are multiples of 8.
+ * Each function enqueues on `stream` and returns the status of the launch. Pointers are device
+ * memory unless a comment says otherwise; bf16 values are stored as uint16_t. Invariant: the result
+ * for a row or query depends on that row or query alone, operation by operation (compiled with
+ * -fmad=false, sums in a fixed order, no floating-point atomics), so bits do not depend on the
+ * batch. Matrices are row-major; n, d and widths are multiples of 8.
  *
  *   KV pool   per block and layer: [kv_heads][2: keys, values][32][d] bf16, keys after rope
  */
@@ -29,11 +29,11 @@ cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, i
 cudaError_t k_angles(const int32_t *positions, const float *frequencies, int half, float magnitude,
                      int rows, float *angles, cudaStream_t stream);
 
-/* One norm between two products: x += rms(branch) * branch_weight where there is a branch; then
- * out = bf16(rms(x) * weight), and x itself becomes that, in f32, when `in_place`. */
+/* RMS norm between two products: with a branch, first x += norm(branch) * branch_weight; then
+ * out = bf16(norm(x) * weight), and with `in_place` x is set to the same values in f32. */
 typedef struct norm_args {
     float *x;                            /* [rows, n] */
-    const float *branch, *branch_weight; /* [rows, n], [n]; NULL: none */
+    const float *branch, *branch_weight; /* [rows, n], [n]; NULL: no branch */
     const float *weight;                 /* [n] */
     float eps;
     int n, rows;
@@ -44,14 +44,15 @@ cudaError_t k_norm(const norm_args *args, cudaStream_t stream);
 
 typedef enum rope_kind { ROPE_KIND_NONE, ROPE_KIND_NEIGHBOURS, ROPE_KIND_HALVES } rope_kind;
 
-/* Bias, head norm and rope of the fused product; q goes to its buffer, k and v to the pool. */
+/* Applies bias, head norm and rope to the fused product q|k|v; stores q in its buffer, k and v in
+ * the KV pool. */
 typedef struct qkv_args {
     const float *qkv;                    /* [rows, (heads + 2 kv_heads) * d] */
-    const float *bias, *q_norm, *k_norm; /* NULL: none */
-    const float *angles;                 /* [rows, rope_dims] */
-    const int32_t *slots;                /* [rows]: block * 32 + slot; -1: no place in the pool */
-    uint16_t *q;                         /* [rows, heads * d] */
-    uint16_t *kv;                        /* the pool at this layer */
+    const float *bias, *q_norm, *k_norm; /* NULL: the model has none */
+    const float *angles;                 /* [rows, rope_dims], from k_angles */
+    const int32_t *slots; /* [rows]: pool slot * 32 + offset in it; -1: padding, not stored */
+    uint16_t *q;          /* [rows, heads * d] */
+    uint16_t *kv;         /* the pool, offset to this layer */
     size_t block_elements;
     rope_kind rope;
     float eps;
@@ -59,36 +60,35 @@ typedef struct qkv_args {
 } qkv_args;
 cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream);
 
-/* Copies the first `tokens` slots of block `from` to
- * block `to`, one layer; the copies are independent. */
+/* Runs `count` copies for one layer, all at once: none may read or write what another writes. */
 cudaError_t k_copy(const slot_copy *copies, int count, uint16_t *kv, size_t block_elements,
                    int kv_heads, int d, cudaStream_t stream);
 
-/* Attention over the tasks of one level (attend_plan_int.h).
- * Scores are q·k * scale, soft-capped where cap > 0. */
+/* Attention for tasks of one level and width (attend_plan_int.h). A score is q·k * scale,
+ * soft-capped if cap > 0; a window > 0 limits each query to the last `window` positions, its own
+ * included. */
 typedef struct attend_args {
     const uint16_t *q;  /* [rows, heads * d] */
-    const uint16_t *kv; /* the pool at this layer */
+    const uint16_t *kv; /* the pool, offset to this layer */
     size_t block_elements;
     const attend_task *tasks;
-    int count;                /* of tasks; those without queries are padding */
+    int count;                /* number of tasks, padding included */
     bool wide;                /* tasks of up to ATTEND_WIDE queries, else up to ATTEND_NARROW */
-    const int32_t *blocks;    /* lists of block ids that the tasks point into */
+    const int32_t *blocks;    /* block ids, indexed by attend_task.blocks_at */
     const int32_t *positions; /* [rows] */
     const int32_t *states;    /* [rows]: the state of the row's chunk 0, or -1 */
     uint16_t *out;            /* [rows, heads * d] */
     float *state_out;         /* [states, heads, d] */
-    float *state_norm;        /* [states, heads, 2]: top, sum */
+    float *state_norm;        /* [states, heads, 2]: largest score, sum of weights */
     int heads, kv_heads, d, window;
     float scale, cap;
 } attend_args;
-bool k_attend_fits(int d); /* is there a kernel for heads of d dimensions? */
-/* Once per process and device, before k_attend: lets
- * the kernels have the shared memory they need. */
+bool k_attend_fits(int d); /* true if there is a kernel for head dimension d */
+/* Raises the kernels' limit of shared memory; call once per process and device, before k_attend. */
 cudaError_t k_attend_prepare(int d);
 cudaError_t k_attend(const attend_args *args, cudaStream_t stream);
 
-/* Merges the chunks of rows that have several, in order: out[row, heads * d]. */
+/* Merges the states of rows with several chunks, in order, into out[row, heads * d]. */
 cudaError_t k_merge(const attend_merge *merges, int count, const float *state_out,
                     const float *state_norm, int heads, int d, uint16_t *out, cudaStream_t stream);
 
@@ -97,33 +97,36 @@ cudaError_t k_activate(const uint16_t *gate_up, int ffn, bool gelu, int rows, ui
                        cudaStream_t stream);
 cudaError_t k_bias(float *x, const float *bias, int n, int rows,
                    cudaStream_t stream); /* x[r] += bias */
-/* to[i] = from[index[i]], rows of `bytes` bytes (a multiple of 16) */
+/* to[i] = from[index[i]], where a row has `bytes` bytes, a multiple of 16 */
 cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int rows, void *to,
                      cudaStream_t stream);
 
-/* out[i] = soft cap of x[items[i].row] · head[items[i].id] */
+/* out[i] = x[items[i].row] · head[items[i].id], soft-capped if cap > 0 */
 cudaError_t k_head_ids(const head_item *items, int count, const float *x, const uint16_t *head,
                        int n, float cap, float *out, cudaStream_t stream);
 cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream);
-/* Per row of logits[rows, vocab]: its `k` largest, largest first, ties to the lower id. */
+/* Per row of logits[rows, vocab]: the `k` largest values and their ids, in descending order; equal
+ * values by ascending id. */
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
                   cudaStream_t stream);
 
-/* A draw's candidates and what the whole vocabulary weighs (sample_weight_int.h). */
+/* Input of a random draw: the likeliest tokens and the total weight of the vocabulary
+ * (sample_weight_int.h). */
 enum { DRAWN_MOST = 64 };
 typedef struct drawn {
-    uint64_t total;
+    uint64_t total; /* sum of all tokens' weights */
     float values[DRAWN_MOST];
     int32_t ids[DRAWN_MOST];
 } drawn;
-/* Per row of logits[rows, vocab]: the `k` <= min(DRAWN_MOST,
- * vocab) largest as k_top has them, and the weight of all. */
+/* Per row of logits[rows, vocab]: the `k` largest in k_top's order, and the weight of the whole row
+ * at temperatures[row]. 1 <= k <= min(DRAWN_MOST, vocab), else cudaErrorInvalidValue. */
 cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
                    drawn *out, cudaStream_t stream);
 
-/* For probes and benches: x[i] uniform in [-scale/2,
- * scale/2) by i and seed; *count += differing elements. */
+/* For probes and benchmarks: sets x[i] to a value uniform in [-scale/2, scale/2), a function of i
+ * and seed. */
 cudaError_t k_random(uint16_t *x, size_t count, uint64_t seed, float scale, cudaStream_t stream);
+/* *differing += number of i < count with a[i] != b[i] */
 cudaError_t k_differ(const uint16_t *a, const uint16_t *b, size_t count, unsigned *differing,
                      cudaStream_t stream);
 

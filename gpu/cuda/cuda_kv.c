@@ -495,7 +495,7 @@ static cudaError_t spare_ahead(cuda_kv *kv, int spare) {
     return status;
 }
 
-cudaError_t cuda_kv_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure) {
+cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure) {
     if (!kv->computing)
         return cudaSuccess;
     int spare = BASE_MIN(kv->taken, kv->slots / 8);
