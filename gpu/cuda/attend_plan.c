@@ -1,10 +1,10 @@
 /*
- * attend_plan.c - cuts attention into tasks by shared block (attend_plan_int.h), and copies into
+ * attend_plan.c - builds the attention plan (attend_plan_int.h), and sorts block copies into
  * levels.
  *
- * Invariant: every (row, block at or before its position) is in exactly one task, a row's tasks of
- * one chunk are of rising levels in the order of its blocks, and a row that leaves a level before
- * its last block has a state to leave.
+ * Invariants: each pair of a row and a block up to the row's position is covered by exactly one
+ * task; within a chunk, a row's tasks have ascending levels in the order of its blocks; a row that
+ * continues in a later level has a state to be stored in.
  */
 #include "attend_plan_int.h"
 
@@ -36,8 +36,8 @@ static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
 
 /* ---- runs of rows ---------------------------------------------------------------------------- */
 
-/* The end of the blocks from b0 on that all rows [from, to)
- * which reach them share; *longest: a row that sees all. */
+/* Returns the end of the blocks from b0 on that are the same in all rows [from, to) that reach
+ * them, at most chunk_end. *longest is a row that reaches all of them. */
 static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end, int *longest) {
     *longest = from;
     for (int i = from; i < to; i++)
@@ -47,7 +47,7 @@ static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end
     int end = BASE_MIN(chunk_end, last_block(model) + 1);
     for (int i = from; i < to; i++) {
         const attend_row *row = &pl->rows[i];
-        if (row->table == model->table) /* neighbours mostly share the table itself */
+        if (row->table == model->table) /* the common case: rows of one sequence */
             continue;
         int reach = BASE_MIN(end, last_block(row) + 1);
         for (int b = b0; b < reach; b++) {
@@ -60,7 +60,8 @@ static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end
     return end;
 }
 
-/* Cuts the run's queries into tasks; each ends where the last of its rows ends. */
+/* Splits the run's queries into tasks. A task's b1 is lowered to the last block that any of its
+ * rows reaches. */
 static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int blocks_at,
                        int level) {
     attend_plan *p = pl->p;
@@ -80,7 +81,8 @@ static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int 
     }
 }
 
-/* Rows [from, to) all reach block b0 and have the same one there. */
+/* Plans rows [from, to) from block b0 to the end of the chunk; all reach b0 and share that block.
+ * */
 static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end, int level) {
     attend_plan *p = pl->p;
     int longest;
@@ -99,7 +101,7 @@ static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end,
         int end = i;
         while (end < to && last_block(&pl->rows[end]) >= b1 &&
                pl->rows[end].table[b1] == row->table[b1])
-            p->states[end++] = 0; /* goes on from a state; which one is decided below */
+            p->states[end++] = 0; /* needs a state; states_assign numbers it */
         run_plan(pl, i, end, b1, chunk_end, level + 1);
         i = end;
     }
@@ -122,8 +124,8 @@ static void chunk_plan(const planner *pl, int nrows, int chunk) {
     }
 }
 
-/* Rows with several chunks get a state for each and are
- * merged; others one state, if their levels need it. */
+/* Numbers the states: a row with several chunks gets one per chunk and a merge; a row with one
+ * chunk gets a state only if several levels work on it. */
 static void states_assign(attend_plan *p, const attend_row *rows, int nrows) {
     for (int i = 0; i < nrows; i++) {
         int chunks = rows[i].position / ATTEND_CHUNK + 1;
@@ -167,8 +169,8 @@ void attend_plan_free(attend_plan *p) {
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* level[2 * block]: one more than the level of the last copy
- * that wrote the block; level[2 * block + 1]: that read it. */
+/* level[2 * block] is 1 + the highest level that wrote the block so far, level[2 * block + 1] 1 +
+ * the highest that read it; 0: none did. */
 int slot_copy_levels(const slot_copy *in, int count, int32_t *level, slot_copy *out, int *ends) {
     int levels = 0;
     int *of = mem_alloc(sizeof *of * (size_t)BASE_MAX(count, 1));

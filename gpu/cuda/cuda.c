@@ -1,9 +1,10 @@
 /*
- * cuda.c - the CUDA backend: finding a card, opening a model on it, and the table of functions.
+ * cuda.c - the CUDA backend's entry points: finding a card, opening a model on it, and the table of
+ * functions.
  *
- * Owns the engine's CUDA state. Invariant: the fingerprint covers all that a KV bit depends on:
- * weights, positions, products (through their probe), and, through a forward pass of fixed tokens,
- * every kernel on this card.
+ * Owns the engine's CUDA state. Invariant: the fingerprint covers everything that KV bits depend
+ * on: weights, rope frequencies, the bits of the products (from their probe) and, through a forward
+ * pass over fixed tokens, of every kernel on this card.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,20 +25,20 @@ bool cuda_usable(int device, char *why, size_t size) {
     if (status == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
         if (driver == 0) {
-            snprintf(why, size, "there is no NVIDIA driver");
+            snprintf(why, size, "no NVIDIA driver is installed");
         } else {
-            snprintf(why, size, "the NVIDIA driver knows CUDA %d.%d, %d.%d is needed",
+            snprintf(why, size, "the NVIDIA driver supports CUDA %d.%d, but %d.%d is needed",
                      driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                      CUDART_VERSION % 1000 / 10);
         }
         return false;
     }
     if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
-        snprintf(why, size, "there is no NVIDIA card");
+        snprintf(why, size, "no NVIDIA card was found");
         return false;
     }
     if (status != cudaSuccess || device >= count) {
-        snprintf(why, size, status != cudaSuccess ? "%s" : "there is no such card",
+        snprintf(why, size, status != cudaSuccess ? "%s" : "this machine has no such card",
                  status != cudaSuccess ? cudaGetErrorString(status) : "");
         return false;
     }
@@ -46,14 +47,14 @@ bool cuda_usable(int device, char *why, size_t size) {
     if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     if (status != cudaSuccess || major < LEAST_CAPABILITY) {
-        snprintf(why, size, "the card has compute capability %d.%d, %d.0 is needed", major, minor,
-                 LEAST_CAPABILITY);
+        snprintf(why, size, "the card has compute capability %d.%d, but %d.0 is needed", major,
+                 minor, LEAST_CAPABILITY);
         return false;
     }
     return true;
 }
 
-/* Weights and a little room to work must fit; KV takes what is left. */
+/* Fails if the weights and minimal work memory do not fit; KV blocks get what is left. */
 static int refuse_small_card(const llm_engine *engine, err *e) {
     static const size_t room = (size_t)768 << 20;
     size_t left = 0, total = 0,
@@ -64,7 +65,8 @@ static int refuse_small_card(const llm_engine *engine, err *e) {
         buf_append_bytes(&sizes[0], need + room);
         buf_append_bytes(&sizes[1], left);
         buf_append_bytes(&sizes[2], total);
-        code = err_set(e, ERR_FULL, "the model needs %s on the card, %s of its %s are free",
+        code = err_set(e, ERR_FULL,
+                       "the model needs %s of the card's memory, but only %s of %s are free",
                        sizes[0].p, sizes[1].p, sizes[2].p);
         for (size_t i = 0; i < BASE_COUNT(sizes); i++)
             buf_free(&sizes[i]);
@@ -76,13 +78,15 @@ static int refuse_unsupported(const llm_engine *engine, err *e) {
     const model_config *c = &engine->config;
     if (!k_attend_fits(c->head_dim)) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "heads of %d dimensions: the CUDA backend has 64, 96, 128 and 256",
+                       "the model's head dimension is %d; the CUDA backend supports 64, 96, 128 "
+                       "and 256",
                        c->head_dim);
     }
     if (c->n_embd % 8 != 0 || c->ffn % 8 != 0 || c->n_embd > CUDA_WIDEST) {
         return err_set(
             e, ERR_UNSUPPORTED,
-            "a width of %d and ffn of %d: the CUDA backend wants multiples of 8, up to %d wide",
+            "the model's width is %d and its ffn %d; the CUDA backend needs multiples of 8 and a "
+            "width up to %d",
             c->n_embd, c->ffn, (int)CUDA_WIDEST);
     }
     return 0;
@@ -90,13 +94,14 @@ static int refuse_unsupported(const llm_engine *engine, err *e) {
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Of what is free once the weights are there: the rest
- * is for a pass's rows, graphs, and other programs. */
+/* The default size of KV memory, of the memory that is free after loading: the rest is for
+ * activations, graphs, and other programs. */
 static size_t kv_share(size_t left) {
     return left / 4 * 3;
 }
 
-/* Of the machine's memory, for blocks that leave the card: pinned memory is lost to all others. */
+/* The default size of host memory for evicted blocks, an eighth of the machine's: pinned memory
+ * cannot be swapped out, so other programs lose it. */
 static size_t host_share(void) {
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
     return pages > 0 && bytes > 0 ? (size_t)pages / 8 * (size_t)bytes : 0;
@@ -132,7 +137,8 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     info->kv_host_bytes = BASE_MIN(host_share(), info->kv_memory_bytes);
 }
 
-/* The logits of fixed tokens: what every kernel and product of this card gives. */
+/* Runs a pass over fixed tokens and mixes its logits into the digest, which then covers the bits of
+ * every kernel on this card. */
 static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
     enum { ROWS = 48 };
     const model_config *c = &engine->config;
@@ -153,7 +159,7 @@ static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
     for (int i = 0; i < c->vocab && code == 0; i++) {
         code = isfinite(logits[i])
                    ? 0
-                   : err_set(e, ERR_INTERNAL, "a first pass on the card gave no numbers");
+                   : err_set(e, ERR_INTERNAL, "a test pass on the card computed NaN or infinity");
     }
     hash128 both[2] = {*digest, hash_128(logits, sizeof *logits * (size_t)c->vocab)};
     *digest = hash_128(both, sizeof both);
@@ -177,7 +183,8 @@ static hash128 fingerprint(const llm_engine *engine, hash128 weights, hash128 pr
     return h;
 }
 
-/* Without a file (benches) the weights are made up. */
+/* Loads the weights, and fails if the file changes meanwhile; without a file (benchmarks), random
+ * weights. */
 static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     cuda_state *s = engine->state;
     if (engine->file == NULL)
@@ -190,7 +197,7 @@ static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     return code != 0 ? code : pool_check(s->threads, e);
 }
 
-/* The card's side file: rates alone; there is no precision to choose. */
+/* Reads the rates measured earlier on this card from its side file. */
 static void rates_read(llm_engine *engine) {
     cuda_state *s = engine->state;
     side_facts facts;
@@ -235,7 +242,7 @@ int cuda_start(llm_engine *engine, int device, err *e) {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* "auto", "cuda" and "cuda:0" are card 0. */
+/* Parses a device name: "auto", "cuda" and "cuda:0" are card 0. Returns -1 and *e if it is none. */
 static int device_number(const char *name, err *e) {
     if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)
         return 0;
@@ -251,12 +258,10 @@ static int device_number(const char *name, err *e) {
 static int refuse_options(const llm_engine_options *options, err *e) {
     if (options->precision != LLM_PRECISION_AUTO && options->precision != LLM_BF16)
         return err_set(e, ERR_UNSUPPORTED, "the CUDA backend computes in bf16 only");
-    if (options->attention != LLM_ATTENTION_FULL) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "streaming attention is not offered by the CUDA backend");
-    }
+    if (options->attention != LLM_ATTENTION_FULL)
+        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend does not support streaming attention");
     if (options->kv_dtype != LLM_KV_BF16)
-        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend keeps KV in bf16 only");
+        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend supports KV in bf16 only");
     return 0;
 }
 
@@ -315,7 +320,7 @@ static int cuda_kv_read(llm_engine *engine, void *work, int32_t block, void *out
     return cuda_check(status, "reading a KV block", e);
 }
 
-/* It cannot tell its caller of an error: the session's next pass fails with it. */
+/* Returns no error: if the copy fails, the session's next pass fails with its error. */
 static void cuda_kv_write(llm_engine *engine, void *work, int32_t block, const void *in) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);

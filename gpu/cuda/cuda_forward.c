@@ -1,10 +1,10 @@
 /*
- * cuda_forward.c - one pass through the layers on the card.
+ * cuda_forward.c - runs a pass on the card.
  *
- * Per part: its data goes over in one copy, the layers are enqueued (or the captured graph of the
- * same shape is), the head runs for wanted rows, and the answers come back in one copy. Stages
- * follow cpu_forward.c's one by one; what that file does in f32 and rounds to bf16 is rounded at
- * the same places here, and once more after gate and up.
+ * Per part: its buffer is sent in one copy; the layers are enqueued, or a captured graph of the
+ * same shape is launched; the head runs for the rows with wants; the results come back in one copy.
+ * The steps are those of cpu_forward.c, rounded to bf16 at the same places and also after gate and
+ * up.
  *
  *   norm → a | a·Wqkv → qkv | bias, norm, rope → q, KV | copies | attention → att | x += att·Wo
  *   norm → a | a·Wgu → gate_up | act → h | x += h·Wdown
@@ -14,7 +14,8 @@
 
 #include "cuda_int.h"
 
-/* The rows as they stand in a layer: all, or from the last layer's attention on the wanted ones. */
+/* The rows that a layer computes: all of them, and from the last layer's attention on only those
+ * with wants. */
 typedef struct row_set {
     float *x;
     const uint16_t *q;
@@ -24,7 +25,7 @@ typedef struct row_set {
     const attend_layout *at;
 } row_set;
 
-/* A pass on its way; the first error is the one that is told, and the pass is void. */
+/* The state of a running part: the first error is kept, and fails the pass. */
 typedef struct flow {
     cuda_work *w;
     const cuda_part *part;
@@ -38,6 +39,7 @@ static void check(flow *f, cudaError_t status, const char *what) {
         f->code = cuda_check(status, what, f->e);
 }
 
+/* The device address of an array of the part's buffer. */
 static const void *on_card(const flow *f, size_t at) {
     return f->w->part_device + at;
 }
@@ -129,7 +131,8 @@ static void attend_run(flow *f, int layer, const row_set *r) {
           "merging attention");
 }
 
-/* x takes in a branch waiting in y (post-norm models), and is normed for what comes next. */
+/* Norms x for the next product, into a. In post-norm models the previous branch is still in y and
+ * is normed and added to x first. */
 static void norm_run(flow *f, const row_set *r, const float *branch_weight, const float *weight,
                      bool in_place) {
     const model_config *c = &f->w->engine->config;
@@ -145,7 +148,7 @@ static void norm_run(flow *f, const row_set *r, const float *branch_weight, cons
     check(f, k_norm(&args, f->stream), "a norm");
 }
 
-/* x += a·W, or y = a·W where a norm comes before the sum. */
+/* x += a·W; or y = a·W if a post-norm comes before the sum. */
 static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t *a,
                        const float *bias, bool normed, const row_set *r) {
     float *to = normed ? f->w->y : r->x;
@@ -154,8 +157,8 @@ static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t
         check(f, k_bias(to, bias, f->w->engine->config.n_embd, r->rows, f->stream), "a bias");
 }
 
-/* In the last layer only wanted rows go on from here: x
- * moves to qkv, which k_qkv has read; q to a, likewise. */
+/* In the last layer, reduces the rows to the wanted ones: gathers those of x in the buffer qkv and
+ * those of q in the buffer a, whose contents have been used. */
 static void rows_narrow(flow *f, row_set *r) {
     cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
@@ -172,7 +175,8 @@ static void rows_narrow(flow *f, row_set *r) {
                    .at = &f->part->at.last};
 }
 
-/* All layers and the final norm: leaves the wanted rows normed, in f32 in r->x and in bf16 in a. */
+/* Enqueues all layers and the final norm. The wanted rows end up normed, in f32 in r->x and in bf16
+ * in a. */
 static void layers_run(flow *f, row_set *r) {
     cuda_work *w = f->w;
     cuda_state *s = w->s;
@@ -194,7 +198,7 @@ static void layers_run(flow *f, row_set *r) {
                        r->rows, w->angles_local, f->stream),
               "angles");
     }
-    const float *pending = NULL; /* the norm of a branch that waits in y */
+    const float *pending = NULL; /* the post-norm of a branch in y that is yet to be added */
     for (int i = 0; i < c->n_layers; i++) {
         const cuda_layer *y = &s->layers[i];
         norm_run(f, r, pending, y->attn_norm, false);
@@ -228,7 +232,7 @@ static cuda_graph *graph_find(cuda_work *w, const graph_shape *shape) {
     return NULL;
 }
 
-/* A free entry, or the one used longest ago, emptied. */
+/* Returns a free entry, or the least recently used one after destroying its graph. */
 static cuda_graph *graph_entry(cuda_work *w) {
     if (w->ngraphs < CUDA_GRAPHS)
         return &w->graphs[w->ngraphs++];
@@ -240,7 +244,8 @@ static cuda_graph *graph_entry(cuda_work *w) {
     return oldest;
 }
 
-/* Captures the layers; false: the library cannot, or memory is short: they are to run plainly. */
+/* Captures the layers as a graph. Returns false if the library cannot be captured or memory is
+ * short: then they run without a graph. */
 static bool graph_capture(flow *f, row_set *r, cudaGraphExec_t *out) {
     cudaGraph_t graph = NULL;
     if (cudaStreamBeginCapture(f->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
@@ -256,7 +261,7 @@ static bool graph_capture(flow *f, row_set *r, cudaGraphExec_t *out) {
                 cudaGraphInstantiate(out, graph, 0) == cudaSuccess;
     if (graph != NULL)
         cudaGraphDestroy(graph);
-    cudaGetLastError(); /* a failed capture is no failed pass */
+    cudaGetLastError(); /* clears the error: a failed capture does not fail the pass */
     return good;
 }
 
@@ -275,20 +280,21 @@ static void layers_launch(flow *f, row_set *r) {
         layers_run(f, r);
         return;
     }
-    r->x = w->x; /* a graph's rows are all wanted: none has moved */
+    r->x = w->x; /* in a graph all rows are wanted, so rows_narrow did not run */
     check(f, cudaGraphLaunch(graph->exec, f->stream), "launching a graph");
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* Behind the items' logits, in floats: per top PASS_TOP
- * values, PASS_TOP ids; then a `drawn` per draw. */
+/* Sizes in floats of the results that follow the items' logits: PASS_TOP values and PASS_TOP ids
+ * per top-k want, then a `drawn` per draw. */
 enum { TOP_FLOATS = 2 * PASS_TOP, DRAWN_FLOATS = sizeof(drawn) / sizeof(float) };
 _Static_assert((int)DRAWN_MOST == (int)PASS_DRAW && sizeof(drawn) % sizeof(float) == 0,
-               "what the card draws from is what a want can hold");
+               "a `drawn` holds as many candidates as a want, and its size is whole floats");
 
+/* The offset of the draws in the results, in floats; 8-byte aligned. */
 static size_t draws_at(const cuda_part *part) {
-    return ((size_t)part->nitems + (size_t)part->ntops * TOP_FLOATS + 1) / 2 * 2; /* 8 bytes */
+    return ((size_t)part->nitems + (size_t)part->ntops * TOP_FLOATS + 1) / 2 * 2;
 }
 
 static size_t answers_floats(const cuda_part *part) {
@@ -310,8 +316,8 @@ static int answers_reserve(cuda_work *w, const cuda_part *part, err *e) {
     return code;
 }
 
-/* Logits of the whole vocabulary for `rows` of the part's
- * whole wants from `first` on, at most CUDA_HEAD_ROWS. */
+/* Enqueues the logits of the whole vocabulary for the slice w->whole[first, first + rows), at most
+ * CUDA_HEAD_ROWS. */
 static void logits_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
@@ -330,7 +336,8 @@ static int tops_most(const cuda_work *w, int first, int rows) {
     return k;
 }
 
-/* One slice's tops: values [rows, k], ids [rows, k], at the place of its first want. */
+/* Enqueues a slice's top-k: values [rows, k] and ids [rows, k], at its first want's place in the
+ * results; k is the largest that the slice asks for. */
 static void tops_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     int k = tops_most(w, first, rows);
@@ -340,7 +347,7 @@ static void tops_make(flow *f, int first, int rows) {
           "the likeliest tokens");
 }
 
-/* One slice's draws: as many candidates each as the most that one of them asks for. */
+/* Enqueues a slice's draws, each with as many candidates as the slice's largest request. */
 static void draws_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     size_t at = (size_t)(first - f->part->ntops);
@@ -352,7 +359,7 @@ static void draws_make(flow *f, int first, int rows) {
           "candidates of draws");
 }
 
-/* Logits go to their wants through the pinned buffer, slice by slice. */
+/* Copies a slice's logits to its wants through the pinned buffer. */
 static void raw_return(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     size_t vocab = (size_t)w->engine->config.vocab, bytes = (size_t)rows * vocab * sizeof(float);
@@ -386,8 +393,8 @@ static void head_run(flow *f, const row_set *r) {
     slices_run(f, part->ntops + part->ndraws, part->nwhole, raw_return);
 }
 
-static void no_numbers(flow *f) {
-    f->code = err_set(f->e, ERR_INTERNAL, "the card gave logits that are no numbers");
+static void logits_reject(flow *f) {
+    f->code = err_set(f->e, ERR_INTERNAL, "the card computed NaN logits");
 }
 
 static void tops_return(flow *f, const float *answers, int first, int rows) {
@@ -400,7 +407,7 @@ static void tops_return(flow *f, const float *answers, int first, int rows) {
         int n = BASE_MIN(want->top, k);
         for (int j = 0; j < n; j++) {
             if (ids[i * k + j] >= w->engine->config.vocab) {
-                no_numbers(f);
+                logits_reject(f);
                 return;
             }
             want->logits[j] = values[i * k + j];
@@ -417,7 +424,7 @@ static void draws_return(flow *f, const float *answers) {
         memcpy(want->logits, all[i].values, sizeof(float) * (size_t)want->top);
         memcpy(want->top_ids, all[i].ids, sizeof(llm_token) * (size_t)want->top);
         if (want->total == 0 || all[i].ids[want->top - 1] >= f->w->engine->config.vocab)
-            no_numbers(f);
+            logits_reject(f);
     }
 }
 
@@ -447,8 +454,8 @@ static void answers_return(flow *f) {
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* What the next part needs, or the next pass, comes while this one computes. */
-static void next_bring(flow *f) {
+/* While this part computes, prefetches the blocks of the next part or pass. */
+static void next_prefetch(flow *f) {
     cuda_work *w = f->w;
     const pass *p = f->part->p;
     int next = f->part->first + f->part->nrows;
@@ -456,10 +463,10 @@ static void next_bring(flow *f) {
     if (f->code != 0 || !w->kv.paged)
         return;
     if (next < p->nrows && cuda_part_rows(w, p, next, &ignored) > 0)
-        check(f, cuda_kv_prefetch(&w->kv, w->used, w->nused, true), "moving KV blocks ahead");
+        check(f, cuda_kv_prefetch(&w->kv, w->used, w->nused, true), "prefetching KV blocks");
     else if (next == p->nrows)
         check(f, cuda_kv_prefetch(&w->kv, p->next, (size_t)p->nnext, false),
-              "moving KV blocks ahead");
+              "prefetching KV blocks");
 }
 
 static int part_run(cuda_work *w, const cuda_part *part, err *e) {
@@ -474,7 +481,7 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     check(&f, cuda_kv_begin(&w->kv, f.stream), "an event");
     if (part->nwanted > 0)
         head_run(&f, &rows);
-    next_bring(&f);
+    next_prefetch(&f);
     answers_return(&f);
     cuda_kv_end(&w->kv);
     if (f.code != 0) {
@@ -484,8 +491,8 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     return f.code;
 }
 
-/* Copies that no row of the pass starts from: their
- * blocks are complete now, so all layers go at once. */
+/* Runs the copies whose target no row of the pass uses. Their source blocks are complete in all
+ * layers, so all layers are copied at once. */
 static int copies_finish(cuda_work *w, const pass *p, err *e) {
     const model_config *c = &w->engine->config;
     int code = 0;
@@ -529,21 +536,21 @@ static int copies_reserve(cuda_work *w, int n) {
     return 0;
 }
 
-/* All that a part needs of memory, before any of it is sent. */
+/* Plans the part and allocates what it needs, before anything is sent to the card. */
 static int part_prepare(cuda_work *w, cuda_part *part, err *e) {
     int code = cuda_part_make(w, part, e);
     return code != 0 ? code : answers_reserve(w, part, e);
 }
 
-/* Memory was short for a part: the next ones are half as tall. false: they cannot be. */
-static bool rows_lower(cuda_work *w, const cuda_part *part, err *e) {
+/* After a part ran out of memory: halves its rows for a retry. Returns false if it has only one. */
+static bool rows_halve(cuda_work *w, const cuda_part *part, err *e) {
     int rows = BASE_MIN(part->nrows, w->rows_cap) / 2;
     if (rows < 1)
         return false;
     w->rows_cap = rows;
-    for (int i = 0; i < part->p->ncopies; i++) /* what it would have taken is there again */
+    for (int i = 0; i < part->p->ncopies; i++) /* the part did not run its copies */
         w->copied[i] = w->copied[i] == part->first + 1 ? 0 : w->copied[i];
-    cudaGetLastError(); /* taken note of */
+    cudaGetLastError(); /* clears the error */
     err_clear(e);
     return true;
 }
@@ -565,7 +572,7 @@ int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
             w->kv.moved = false;
         }
         code = part_prepare(w, &part, e);
-        if (code == ERR_FULL && rows_lower(w, &part, e)) {
+        if (code == ERR_FULL && rows_halve(w, &part, e)) {
             code = 0;
             continue;
         }

@@ -1,9 +1,10 @@
 /*
- * cuda_gemm.c - cuBLASLt: loading it, choosing algorithms that keep a row's bits, running products.
+ * cuda_gemm.c - cuBLASLt: loading it, choosing algorithms whose bits do not depend on the batch,
+ * running products.
  *
- * Owns every cuBLASLt handle. Invariant: for one (plan, weight, row of A) cuda_gemm_run gives the
- * same bits whatever the number of rows and the row's place; a plan whose candidates all fail that
- * test fails the probe. When to run what is cuda_forward.c's.
+ * Owns every cuBLASLt handle. Invariant: for a given plan, weight and row of A, cuda_gemm_run
+ * produces the same bits whatever the number of rows and the row's position; the probe fails if
+ * some plan has no algorithm that passes this test. cuda_forward.c decides when to run what.
  */
 #include "cuda_gemm_int.h"
 
@@ -41,16 +42,22 @@ typedef struct blas_table {
 #undef X
 } blas_table;
 
-/* The ranges of heights, by their ends, that get an algorithm each. */
+/* The ends of the ranges of heights; each range has its own algorithm. */
 static const int heights[] = {64, 256, 1024, 4096, INT32_MAX};
-enum { HEIGHTS = 5, REFERENCES = 32, CANDIDATES = 12, TIMED_RUNS = 5, FILLS = 16 };
+enum {
+    HEIGHTS = 5,
+    REFERENCES = 32, /* algorithms considered as the reference, per height */
+    CANDIDATES = 12, /* algorithms considered for a range */
+    TIMED_RUNS = 5,  /* runs per timing */
+    FILLS = 16       /* fills of FILL_BYTES ahead of a timing (product_time) */
+};
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20, FILL_BYTES = (size_t)32 << 20;
 
 typedef struct gemm_plan {
     int n, k, rows;
     cuda_gemm_out out;
     cublasLtMatmulAlgo_t algorithms[HEIGHTS];
-    bool own[HEIGHTS]; /* another than the one that defines the bits */
+    bool own[HEIGHTS]; /* the range's algorithm is not the reference */
 } gemm_plan;
 
 struct cuda_gemm {
@@ -67,7 +74,7 @@ struct cuda_gemm {
 int cuda_check(cudaError_t status, const char *what, err *e) {
     if (status == cudaSuccess)
         return 0;
-    cudaGetLastError(); /* told here: the next launch's status is to be its own */
+    cudaGetLastError(); /* reported here: must not show up as the status of the next launch */
     err_code code = status == cudaErrorMemoryAllocation ? ERR_FULL : ERR_INTERNAL;
     return err_set(e, code, "CUDA: %s: %s", what, cudaGetErrorString(status));
 }
@@ -78,8 +85,8 @@ static int blas_check(cublasStatus_t status, const char *what, err *e) {
     return err_set(e, ERR_INTERNAL, "cuBLASLt: %s failed (status %d)", what, (int)status);
 }
 
-/* It stays in the process once it was loaded: its kernels are the driver's to unload, at the
- * end. */
+/* The library is never unloaded (RTLD_NODELETE): the driver unloads its kernels when the process
+ * exits. */
 static int library_load(cuda_gemm *g, err *e) {
     static const int mode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     char name[64];
@@ -91,7 +98,7 @@ static int library_load(cuda_gemm *g, err *e) {
         g->library = dlopen(path, mode);
     }
     if (g->library == NULL)
-        return err_set(e, ERR_UNSUPPORTED, "%s is not to be found", name);
+        return err_set(e, ERR_UNSUPPORTED, "%s was not found", name);
     const char *missing = NULL;
 #define X(symbol)                                                                                  \
     do {                                                                                           \
@@ -104,7 +111,7 @@ static int library_load(cuda_gemm *g, err *e) {
     return missing == NULL ? 0 : err_set(e, ERR_UNSUPPORTED, "%s has no %s", name, missing);
 }
 
-/* No reduction: what is left sums each output in one place. */
+/* Excludes algorithms with a reduction: the others sum each output element in one place. */
 static int preference_make(cuda_gemm *g, err *e) {
     size_t workspace = WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -166,7 +173,8 @@ int cuda_gemm_declare(cuda_gemm *g, int n, int k, cuda_gemm_out out, int rows, e
         }
     }
     if (g->nplans == CUDA_GEMM_PLANS) {
-        err_set(e, ERR_LIMIT, "the model has more than %d shapes of matrices", CUDA_GEMM_PLANS);
+        err_set(e, ERR_LIMIT, "the model has more than %d different matrix shapes",
+                CUDA_GEMM_PLANS);
         return -1;
     }
     g->plans[g->nplans] = (gemm_plan){.n = n, .k = k, .rows = rows, .out = out};
@@ -175,8 +183,7 @@ int cuda_gemm_declare(cuda_gemm *g, int n, int k, cuda_gemm_out out, int rows, e
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/* The three matrices as the library sees them:
- * column-major W [K, N], A [K, rows], out [N, rows]. */
+/* The three matrices in the library's column-major terms: W [K, N], A [K, rows], out [N, rows]. */
 typedef struct layouts {
     cublasLtMatrixLayout_t w, a, out;
 } layouts;
@@ -202,7 +209,7 @@ static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layout
     return blas_check(status, "describing a matrix", e);
 }
 
-/* One product's operands; `space` bytes at `workspace` are the stream's own. */
+/* The operands of one product; `workspace` has `space` bytes and is used by one stream only. */
 typedef struct operands {
     const void *w, *a;
     int rows;
@@ -223,7 +230,7 @@ static int product_run(const cuda_gemm *g, const gemm_plan *p,
                                l.out, o->out, l.out, algorithm, o->workspace, o->space, stream);
     layouts_free(g, &l);
     if (status != CUBLAS_STATUS_SUCCESS)
-        cudaGetLastError(); /* told here, or passed over: it is not the next launch's */
+        cudaGetLastError(); /* reported here: must not show up as the status of the next launch */
     return blas_check(status, "a product", e);
 }
 
@@ -248,16 +255,16 @@ int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
-/* What a plan is tested with. `expected` are the outputs
- * of all rows by the algorithm that defines the bits. */
+/* The data that a plan is tested with. `expected` is the reference algorithm's output for all rows.
+ * */
 typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;
-    int tallest;             /* height whose algorithms are asked for, whatever memory there is */
-    int rows;                /* of a, expected, out */
-    uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: a from another row on */
+    int tallest;             /* the height for which the library is asked for algorithms */
+    int rows;                /* of a, expected, out: `tallest`, or fewer if memory is short */
+    uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: rows of a, moved to the start */
     void *expected, *out;    /* [rows, n] */
-    void *before;            /* [rows, n]: what the plan adds to; NULL: it does not add */
+    void *before;            /* [rows, n]: the values that the plan adds to; NULL: does not add */
     void *workspace;         /* [WORKSPACE_BYTES] */
     unsigned *differing;
     cudaEvent_t begin, end;
@@ -304,7 +311,8 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
                      : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
 }
 
-/* An algorithm may not know an attribute; then the test alone decides. */
+/* True if the algorithm uses no split K, no reduction, and not too much workspace. An algorithm
+ * that does not support an attribute passes; the test of its bits then decides. */
 static bool is_whole(const cuda_gemm *g, const cublasLtMatmulHeuristicResult_t *r) {
     int32_t splits = 0;
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -322,7 +330,7 @@ static bool is_whole(const cuda_gemm *g, const cublasLtMatmulHeuristicResult_t *
            reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
-/* Does the algorithm take this many rows at all? */
+/* True if the algorithm supports products of this height. */
 static bool fits(const cuda_gemm *g, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                  int rows) {
     layouts l;
@@ -340,8 +348,8 @@ static operands probe_operands(const probe *t, const void *a, int rows, void *ou
     return (operands){t->w, a, rows, out, t->workspace, WORKSPACE_BYTES};
 }
 
-/* What a product of rows from `first` on finds in `out`: what it adds to, or no numbers, so that
- * what it leaves unwritten shows. */
+/* Fills `out` for a product of rows from `first` on: with the values that the plan adds to, else
+ * with NaN, so that unwritten elements show. */
 static int out_begin(const probe *t, const gemm_plan *p, int first, int rows, void *out, err *e) {
     size_t row = (size_t)p->n * out_bytes(p), bytes = (size_t)rows * row;
     if (t->before == NULL)
@@ -351,7 +359,7 @@ static int out_begin(const probe *t, const gemm_plan *p, int first, int rows, vo
                       "filling a matrix", e);
 }
 
-/* Rows first .. first + rows of A, alone: do they have the bits expected? */
+/* *same: rows [first, first + rows) of A, multiplied alone, have the reference bits. */
 static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm, int first,
                   int rows, bool *same, err *e) {
     size_t row = (size_t)p->k * sizeof(uint16_t), element = out_bytes(p), n = (size_t)p->n;
@@ -364,7 +372,7 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
         "moving rows", e);
     code = code != 0 ? code : out_begin(t, p, first, rows, t->out, e);
     operands o = probe_operands(t, t->moved, rows, t->out);
-    err ignored = {0}; /* an algorithm that cannot leaves its outputs as they were: they differ */
+    err ignored = {0}; /* a failed product leaves `out` as it was, and so differs */
     (void)product_run(t->g, p, algorithm, &o, t->stream, &ignored);
     code = code != 0 ? code
                      : cuda_check(cudaMemsetAsync(t->differing, 0, sizeof *t->differing, t->stream),
@@ -382,7 +390,7 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
     return code;
 }
 
-/* About half as many rows again. */
+/* The next height to test: about half as many rows again, and finally `tallest`. */
 static int height_after(int rows, int tallest) {
     int next = rows + BASE_MAX(rows / 2 / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
     return rows < tallest ? BASE_MIN(next, tallest) : next;
@@ -397,7 +405,7 @@ static range range_of(const probe *t, int h) {
     return (range){h > 0 ? heights[h - 1] : 0, BASE_MIN(heights[h], t->rows)};
 }
 
-/* Does the algorithm take all heights of the range? */
+/* True if the algorithm supports all tested heights of the range. */
 static bool takes(const probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                   range r) {
     bool all = true;
@@ -406,7 +414,8 @@ static bool takes(const probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t
     return all;
 }
 
-/* Rows taken from several places; heights that the algorithm does not take are passed over. */
+/* *same: the algorithm has the reference bits at all tested heights of the range that it supports,
+ * for rows from the start, the middle and the end of A. */
 static int agrees_everywhere(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                              range r, bool *same, err *e) {
     *same = true;
@@ -438,9 +447,9 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows, int 
                                                  : blas_check(status, "asking for algorithms", e);
 }
 
-/* Milliseconds of a product at this height, after one run to warm up. A low product takes the card
- * less time than the host needs to ask for it: the card fills memory while all runs are asked for,
- * or the host would be timed. */
+/* *ms: time of TIMED_RUNS products of this height, in milliseconds, after a warm-up run. The card
+ * computes a low product faster than the host enqueues it, so the card is first kept busy filling
+ * memory while the host enqueues all runs; otherwise the host would be timed. */
 static int product_time(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                         int rows, float *ms, err *e) {
     operands o = probe_operands(t, t->a, rows, t->out);
@@ -466,8 +475,8 @@ static int by_time(const void *a, const void *b) {
     return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-/* The fastest algorithm with the bits expected for a range of heights; what is faster than the one
- * that defines the bits is tested, fastest first. *chosen: there is one. */
+/* Chooses the fastest algorithm with the reference bits for range h. Algorithms faster than the
+ * reference are tested, fastest first. *chosen: there is one, possibly the reference itself. */
 static int range_choose(probe *t, gemm_plan *p, int h, bool *chosen, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     timed order[CANDIDATES];
@@ -495,14 +504,14 @@ static int range_choose(probe *t, gemm_plan *p, int h, bool *chosen, err *e) {
     return code;
 }
 
-/* An algorithm for every range; *chosen: there are such. */
+/* Chooses an algorithm for every range; *chosen: each has one. */
 static int ranges_choose(probe *t, gemm_plan *p, bool *chosen, err *e) {
     int code = 0;
     *chosen = true;
     for (int h = 0; h < HEIGHTS && code == 0 && *chosen; h++) {
         if (h == 0 || heights[h - 1] < t->rows) {
             code = range_choose(t, p, h, chosen, e);
-        } else { /* taller than was tested: as the tallest that was */
+        } else { /* taller than any tested height: as the range below */
             p->algorithms[h] = p->algorithms[h - 1];
             p->own[h] = p->own[h - 1];
         }
@@ -510,8 +519,8 @@ static int ranges_choose(probe *t, gemm_plan *p, bool *chosen, err *e) {
     return code;
 }
 
-/* Lets the algorithm define the bits; *chosen: it keeps them at all heights that it takes, and
- * others give them at the rest. */
+/* Tries the algorithm as the reference. *chosen: its bits are the same at all heights that it
+ * supports, and every range has an algorithm with these bits. */
 static int reference_try(probe *t, gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                          bool *chosen, err *e) {
     range all = {0, t->rows};
@@ -520,7 +529,7 @@ static int reference_try(probe *t, gemm_plan *p, const cublasLtMatmulAlgo_t *alg
     int code = out_begin(t, p, 0, t->rows, t->expected, e);
     *chosen = false;
     if (code != 0 || product_run(t->g, p, algorithm, &o, t->stream, &ignored) != 0)
-        return code; /* it was offered for another height */
+        return code; /* proposed for another height, it does not support this one */
     code = agrees_everywhere(t, p, algorithm, all, chosen, e);
     for (int h = 0; h < HEIGHTS; h++) {
         p->algorithms[h] = *algorithm;
@@ -529,7 +538,8 @@ static int reference_try(probe *t, gemm_plan *p, const cublasLtMatmulAlgo_t *alg
     return code == 0 && *chosen ? ranges_choose(t, p, chosen, e) : code;
 }
 
-/* The first of the library's choices for products of `rows` rows that will do. */
+/* Tries the algorithms that the library proposes for height `rows` until one works as the
+ * reference. */
 static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e) {
     cublasLtMatmulHeuristicResult_t found[REFERENCES];
     int count = 0, code = candidates_ask(t->g, p, rows, REFERENCES, found, &count, e);
@@ -539,8 +549,8 @@ static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e
     return code;
 }
 
-/* What the library offers for tall products is fast for most rows; where none of that will do, what
- * it offers for lower ones may. */
+/* Most rows are computed in tall products, so the algorithms proposed for these are tried first,
+ * and those for lower products only if none of them works. */
 static int algorithms_choose(probe *t, gemm_plan *p, err *e) {
     bool chosen = false;
     int code = reference_find(t, p, t->tallest, &chosen, e);
@@ -550,11 +560,12 @@ static int algorithms_choose(probe *t, gemm_plan *p, err *e) {
     return code != 0 || chosen
                ? code
                : err_set(e, ERR_UNSUPPORTED,
-                         "no product of cuBLASLt keeps its bits at all heights for [%d, %d]", p->n,
-                         p->k);
+                         "cuBLASLt has no algorithm for a matrix [%d, %d] whose results are the "
+                         "same in every batch",
+                         p->n, p->k);
 }
 
-/* The first rows' bits, for the fingerprint. */
+/* Mixes the first rows of the reference output into the digest. */
 static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
     size_t bytes = (size_t)CUDA_GEMM_ROWS * (size_t)p->n * out_bytes(p);
     char *host = mem_alloc(bytes);
@@ -568,7 +579,7 @@ static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
     return code;
 }
 
-/* As many rows as a quarter of the free memory takes. */
+/* Returns the rows, at most `rows`, whose test data fit in a quarter of the free memory. */
 static int rows_fitting(const gemm_plan *p, int rows) {
     size_t left = 0, total = 0;
     size_t outs = p->out == CUDA_GEMM_ADDS ? 3 : 2;

@@ -1,17 +1,16 @@
 /*
- * cuda_kv.c - the KV blocks of a session on the card, and those that do not fit it, in pinned host
- * memory.
+ * cuda_kv.c - a session's KV blocks: those on the card, and the rest in pinned host memory.
  *
- * The scheduler counts `blocks` blocks; the card holds `slots` of them. Where that is fewer, a
- * part's blocks are brought in before it runs, and those of the next one as far as they are known
- * while it runs: the slots whose blocks are worth least give way, by the rule of the cache on disk
- * (how often a block is wanted, by how long it was not; all cost the same and are of one size). A
- * block that nobody owns any more goes without a copy, all others to host memory, from where they
- * come back when they are asked for. Blocks from and to the store go through pinned pages. All of
- * it travels on a stream of its own, in order: a slot or a page may be given to the next block as
- * soon as the journey from it is enqueued. Invariants: a block is on the card, in host memory, or
- * never written; between parts no compute is under way, and while a part is, a slot of it is given
- * away only once the copy stream waits for its end.
+ * The scheduler numbers `blocks` blocks; the card holds `slots` of them. If slots are fewer, a
+ * part's blocks are copied in before it runs, and the next part's, as far as they are known, while
+ * it runs. The blocks worth least are evicted, by the retention rule of the disk cache (how often a
+ * block is wanted against how long it was unused; here all have the same size and cost). An evicted
+ * block that nothing owns any more is dropped; others are copied to host memory until they are
+ * needed again. Blocks read from and written to the store also go through pinned memory. All copies
+ * are enqueued on one stream, in order: once a slot or page has been copied out, a later copy may
+ * overwrite it. Invariants: a block is on the card, in host memory, or never written; no part is
+ * running between parts; while one runs, a slot that it uses is evicted only after the copy stream
+ * was made to wait for its end.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +30,7 @@ static uint16_t *slot_at(const cuda_kv *kv, int32_t slot) {
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
 
-/* As many slots as the card takes, up to `most`: what
- * it refuses is asked for again, smaller by an eighth. */
+/* Allocates up to `most` slots, an eighth fewer after each failed attempt, at least `least`. */
 static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
     cudaError_t status = cudaErrorMemoryAllocation;
     for (int slots = most; slots >= least; slots = slots - BASE_MAX(slots / 8, 1)) {
@@ -41,11 +39,11 @@ static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
         status = cudaMalloc(&at, (size_t)slots * block_bytes(kv));
         if (status == cudaSuccess) {
             kv->pool = at;
-            /* unwritten values are read, times 0 */
+            /* attention reads unwritten values and multiplies them by 0, so they must be finite */
             status = cudaMemset(at, 0, (size_t)slots * block_bytes(kv));
             return status == cudaSuccess ? cudaDeviceSynchronize() : status;
         }
-        cudaGetLastError(); /* taken note of */
+        cudaGetLastError(); /* clears the error */
         if (status != cudaErrorMemoryAllocation)
             return status;
     }
@@ -68,7 +66,7 @@ static cudaError_t copy_stream_new(cuda_kv *kv) {
 
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots,
                 err *e) {
-    /* a pool that is to grow needs room for both: few blocks, or all */
+    /* growing needs memory for the old and the new pool: start at most at a quarter, or with all */
     int most = BASE_MIN(size->blocks, size->device_blocks);
     int first = size->likely_blocks > most / 4 ? most : BASE_MAX(size->likely_blocks, least_slots);
     kv->blocks = size->blocks;
@@ -91,7 +89,7 @@ static int32_t *numbers(int count) {
     return list;
 }
 
-/* All slots are taken, each by the block of its number. */
+/* Starts with every slot taken by the block of its number. */
 static void paging_begin(cuda_kv *kv) {
     size_t slots = (size_t)kv->slots;
     kv->paged = true;
@@ -109,12 +107,12 @@ static void paging_begin(cuda_kv *kv) {
     kv->host.budget = kv->blocks - kv->slots;
     for (int32_t i = 0; i < kv->slots; i++) {
         kv->slot_of[i] = kv->block_in[i] = i;
-        kv->trip_of[i] = kv->trips; /* it may be any up to the last */
+        kv->trip_of[i] = kv->trips; /* not recorded before paging, so assume the last */
     }
 }
 
-/* As many slots as there may be, with what they
- * hold; where memory is short they stay as they are. */
+/* Grows the pool to kv->most slots and copies their content; keeps the old pool if memory is short.
+ * */
 static cudaError_t pool_grow(cuda_kv *kv) {
     uint16_t *old = kv->pool;
     int slots = kv->slots;
@@ -124,7 +122,7 @@ static cudaError_t pool_grow(cuda_kv *kv) {
         kv->most = kv->slots = slots;
         return cudaSuccess;
     }
-    if (status == cudaSuccess) { /* behind all that still travels to the old one */
+    if (status == cudaSuccess) { /* on kv->copy, after the pending copies to the old pool */
         status = cudaMemcpyAsync(kv->pool, old, (size_t)slots * block_bytes(kv),
                                  cudaMemcpyDeviceToDevice, kv->copy);
     }
@@ -183,7 +181,8 @@ void cuda_kv_free(cuda_kv *kv) {
 
 /* ---- host memory ----------------------------------------------------------------------------- */
 
-static bool is_nobodys(const cuda_kv *kv, int32_t block) {
+/* True if nothing owns the block's content any more. */
+static bool is_unowned(const cuda_kv *kv, int32_t block) {
     return kv->wanted != NULL && kv->wanted(kv->ctx, block) < 0;
 }
 
@@ -192,12 +191,13 @@ static char *page_at(const cuda_kv *kv, int32_t page) {
     return h->chunks[page / h->chunk_pages] + (size_t)(page % h->chunk_pages) * block_bytes(kv);
 }
 
-static void page_give(host_tier *h, int32_t block) {
+static void page_release(host_tier *h, int32_t block) {
     h->free_pages[h->nfree++] = h->page_of[block];
     h->page_of[block] = -1;
 }
 
-/* Pages are numbered by chunk; the last within the budget may be short. */
+/* Allocates another chunk of pages. Page numbers are chunk number * chunk_pages + index; the chunk
+ * that reaches the budget may have fewer pages. */
 static cudaError_t chunk_new(cuda_kv *kv) {
     host_tier *h = &kv->host;
     int left = (h->made < h->budget ? h->budget : kv->blocks) - h->made;
@@ -217,15 +217,15 @@ static uint32_t life_of(const cuda_kv *kv, int32_t block) {
     return kv->life != NULL ? kv->life(kv->ctx, block) : 0;
 }
 
-/* Host memory has what the block holds. */
+/* True if a page holds the block's current content. */
 static bool has_content(const cuda_kv *kv, int32_t block) {
     return kv->host.page_of[block] >= 0 && kv->host.life[block] == life_of(kv, block);
 }
 
 static void pages_reclaim(cuda_kv *kv) {
     for (int32_t b = 0; b < kv->blocks; b++)
-        if (kv->host.page_of[b] >= 0 && (is_nobodys(kv, b) || !has_content(kv, b)))
-            page_give(&kv->host, b);
+        if (kv->host.page_of[b] >= 0 && (is_unowned(kv, b) || !has_content(kv, b)))
+            page_release(&kv->host, b);
     kv->host.reclaimed = kv->clock;
 }
 
@@ -233,9 +233,9 @@ static bool pages_used_up(const cuda_kv *kv) {
     return kv->host.nfree == 0 && kv->host.made >= kv->host.budget;
 }
 
-/* A page for a block that leaves the card. Within the budget one is always to be had: no more
- * blocks have an owner than the card and the budget hold; unless the card held fewer than it was
- * asked for, which host memory makes up for. */
+/* Takes a page for a block that is evicted. The budget normally suffices, since slots and budget
+ * together hold all blocks that can have an owner. If the card has fewer slots than requested,
+ * pages beyond the budget are allocated. */
 static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     host_tier *h = &kv->host;
     if (pages_used_up(kv))
@@ -248,9 +248,9 @@ static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     return status;
 }
 
-/* ---- journeys -------------------------------------------------------------------------------- */
+/* ---- trips ----------------------------------------------------------------------------------- */
 
-/* The slot is part of the trip that the next event ends. */
+/* Notes that a copy to or from the slot belongs to the current trip. */
 static void slot_travels(cuda_kv *kv, int32_t slot) {
     kv->travelling = true;
     if (kv->paged)
@@ -265,7 +265,8 @@ static cudaError_t trip_end(cuda_kv *kv) {
     return cudaEventRecord(kv->ended[kv->trips % CUDA_TRIPS], kv->copy);
 }
 
-/* Of a trip whose event is another's by now, the oldest known is waited for: it ended later. */
+/* The events of old trips are reused. For such a trip the oldest one that still has an event is
+ * awaited: it ends later. */
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream) {
     uint64_t trip = kv->paged ? kv->needed : kv->trips;
     uint64_t known = kv->trips > CUDA_TRIPS ? kv->trips - CUDA_TRIPS + 1 : 1;
@@ -284,11 +285,12 @@ void cuda_kv_end(cuda_kv *kv) {
     kv->computing = kv->behind = false;
 }
 
+/* True if the running part uses the slot. */
 static bool in_flight(const cuda_kv *kv, int32_t slot) {
     return kv->computing && kv->part_of[slot] == kv->part;
 }
 
-/* What is put on the copy stream from now on comes behind the part under way. */
+/* Makes the copy stream wait for the end of the running part. */
 static cudaError_t part_await(cuda_kv *kv) {
     if (!kv->computing || kv->behind)
         return cudaSuccess;
@@ -298,7 +300,7 @@ static cudaError_t part_await(cuda_kv *kv) {
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* By the rule of the cache on disk; what is nobody's goes first. */
+/* Score by the retention rule of the disk cache; blocks without an owner are evicted first. */
 static double block_worth(const cuda_kv *kv, int32_t block, uint64_t unused) {
     int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, block) : 0;
     return wanted < 0 ? -INFINITY : retention_score(wanted, 1, (double)unused, (double)kv->slots);
@@ -309,7 +311,8 @@ static int by_rank(const void *a, const void *b) {
     return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : x->slot - y->slot;
 }
 
-/* May the slot's block give way now? Not what is used at this moment of the clock. */
+/* True if the slot's block may be evicted now: not if it is used at the current clock, or by a
+ * running part that the copy stream does not wait for. */
 static bool may_empty(const cuda_kv *kv, int32_t slot) {
     return kv->block_in[slot] >= 0 && kv->used[slot] != kv->clock &&
            (kv->behind || !in_flight(kv, slot));
@@ -326,9 +329,10 @@ static void slots_rank(cuda_kv *kv) {
     qsort(kv->victims, (size_t)kv->nvictims, sizeof *kv->victims, by_rank);
 }
 
-/* The slot whose block is worth least, and less than `below`; -1: none. Of slots not used since
- * they were ranked the order stays but for what became wanted less, so ranking all of them is for a
- * few dozen at least; `again`: they may be ranked anew. */
+/* Returns the slot whose block is worth least, if it is worth less than `below`; else -1. A ranking
+ * stays valid for slots that were not used since, except that some blocks may be wanted less now,
+ * so it serves for up to 1/32 of the slots. `again`: rank all slots anew if the ranking is used up.
+ * */
 static int32_t victim_find(cuda_kv *kv, double below, bool again) {
     int most = kv->slots / 32 + 1;
     for (int round = 0; round <= again; round++) {
@@ -348,7 +352,7 @@ static int32_t victim_find(cuda_kv *kv, double below, bool again) {
 
 static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     int32_t block = kv->block_in[slot];
-    if (is_nobodys(kv, block)) {
+    if (is_unowned(kv, block)) {
         kv->dropped++;
     } else {
         cudaError_t status = page_take(kv, block);
@@ -367,7 +371,8 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     return cudaSuccess;
 }
 
-/* One more free slot, by the block that is worth least; *found: there was one. */
+/* Frees the slot of the block that is worth least, if below `below`; *found tells whether there was
+ * one. */
 static cudaError_t slot_free(cuda_kv *kv, double below, bool *found) {
     int32_t slot = victim_find(kv, below, true);
     *found = slot >= 0;
@@ -376,7 +381,7 @@ static cudaError_t slot_free(cuda_kv *kv, double below, bool *found) {
 
 /* ---- paging ---------------------------------------------------------------------------------- */
 
-/* Into a free slot, with what it had, if anything and wanted (`content`). */
+/* Puts the block into a free slot; with `content`, copies its content there if a page holds it. */
 static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
     int32_t slot = kv->free_slots[--kv->nfree];
     cudaError_t status = cudaSuccess;
@@ -393,11 +398,11 @@ static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
                                  block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
     }
     if (kv->host.page_of[block] >= 0)
-        page_give(&kv->host, block); /* the next journey to the page comes behind this one */
+        page_release(&kv->host, block); /* later copies to the page run after this one */
     return status;
 }
 
-/* A slot for the block, with no part under way. */
+/* Puts the block into a slot if it is in none, evicting another if needed; no part is running. */
 static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
     if (kv->slot_of[block] >= 0) {
         kv->used[kv->slot_of[block]] = kv->clock;
@@ -406,11 +411,12 @@ static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
     bool found = kv->nfree > 0;
     cudaError_t status = found ? cudaSuccess : slot_free(kv, INFINITY, &found);
     if (status == cudaSuccess && !found)
-        return cudaErrorMemoryAllocation; /* the caller promised that they fit */
+        return cudaErrorMemoryAllocation; /* more blocks than slots: broke the caller's contract */
     return status == cudaSuccess ? block_place(kv, block, content) : status;
 }
 
-static void keep_those_here(cuda_kv *kv, const int32_t *blocks, size_t n) {
+/* Protects those of the blocks that are on the card from eviction at the current clock. */
+static void resident_touch(cuda_kv *kv, const int32_t *blocks, size_t n) {
     for (size_t i = 0; i < n; i++) {
         int32_t slot = kv->slot_of[blocks[i]];
         if (slot >= 0)
@@ -424,7 +430,7 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
     kv->clock += n;
     kv->part++;
     kv->taken = 0;
-    keep_those_here(kv, blocks, n);
+    resident_touch(kv, blocks, n);
     cudaError_t status = cudaSuccess;
     for (size_t i = 0; i < n && status == cudaSuccess; i++)
         status = block_bring(kv, blocks[i], true);
@@ -438,23 +444,23 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
     return cuda_check(status, "moving KV blocks between the card and host memory", e);
 }
 
-/* ---- ahead ----------------------------------------------------------------------------------- */
+/* ---- prefetching ----------------------------------------------------------------------------- */
 
-/* Trips end after so many blocks: a part that needs some of them does not wait for all. */
+/* Blocks per prefetch trip: small, so that a part that needs one of them waits for few others. */
 enum { TRIP_BLOCKS = 8 };
 
-/* Room is not looked for again and again while little has changed. */
+/* True if the clock has moved little since `since` (0: never): a failed search is not repeated. */
 static bool is_soon(const cuda_kv *kv, uint64_t since) {
     return since > 0 && kv->clock - since <= (uint64_t)kv->slots / 32;
 }
 
-/* As slot_free, but only where it takes no more host memory than there may be. */
-static cudaError_t slot_free_gently(cuda_kv *kv, double below, bool *found) {
+/* Like slot_free, but does not exceed the budget of host memory. */
+static cudaError_t slot_free_in_budget(cuda_kv *kv, double below, bool *found) {
     if (pages_used_up(kv) && !is_soon(kv, kv->host.reclaimed))
         pages_reclaim(kv);
     *found = false;
     int32_t slot = victim_find(kv, below, !is_soon(kv, kv->fruitless));
-    if (slot < 0 || (pages_used_up(kv) && !is_nobodys(kv, kv->block_in[slot]))) {
+    if (slot < 0 || (pages_used_up(kv) && !is_unowned(kv, kv->block_in[slot]))) {
         kv->fruitless = kv->clock;
         return cudaSuccess;
     }
@@ -462,9 +468,10 @@ static cudaError_t slot_free_gently(cuda_kv *kv, double below, bool *found) {
     return slot_empty(kv, slot);
 }
 
-/* Those of the list that are not here, as long as there is room for them; *left: not all came. */
-static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure,
-                                bool *left) {
+/* Copies in the blocks of the list that are not on the card, until no slot can be freed; *left
+ * tells whether some remain. Without `sure`, only blocks that have content. */
+static cudaError_t blocks_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure,
+                                   bool *left) {
     cudaError_t status = cudaSuccess;
     int brought = 0;
     *left = false;
@@ -474,7 +481,7 @@ static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bo
         bool found = kv->nfree > 0;
         if (!found) {
             status = sure ? slot_free(kv, INFINITY, &found)
-                          : slot_free_gently(kv, block_worth(kv, blocks[i], 0), &found);
+                          : slot_free_in_budget(kv, block_worth(kv, blocks[i], 0), &found);
         }
         *left = !found;
         if (status == cudaSuccess && found) {
@@ -487,30 +494,30 @@ static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bo
     return status;
 }
 
-/* As many free slots as the part under way took: the next one may want as many. */
-static cudaError_t spare_ahead(cuda_kv *kv, int spare) {
+/* Frees slots in advance until `spare` are free. */
+static cudaError_t spare_slots_free(cuda_kv *kv, int spare) {
     cudaError_t status = cudaSuccess;
     for (bool found = true; found && kv->nfree < spare && status == cudaSuccess;)
-        status = slot_free_gently(kv, INFINITY, &found);
+        status = slot_free_in_budget(kv, INFINITY, &found);
     return status;
 }
 
 cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure) {
     if (!kv->computing)
         return cudaSuccess;
-    int spare = BASE_MIN(kv->taken, kv->slots / 8);
+    int spare = BASE_MIN(kv->taken, kv->slots / 8); /* the next part may need as many as this one */
     bool left;
     kv->clock++;
-    keep_those_here(kv, blocks, n);
-    cudaError_t status = blocks_ahead(kv, blocks, n, sure, &left);
-    if (status == cudaSuccess && sure && left) { /* slots of the part under way, behind it */
+    resident_touch(kv, blocks, n);
+    cudaError_t status = blocks_prefetch(kv, blocks, n, sure, &left);
+    if (status == cudaSuccess && sure && left) { /* take the running part's slots once it ended */
         status = trip_end(kv);
         status = status == cudaSuccess ? part_await(kv) : status;
-        status = status == cudaSuccess ? blocks_ahead(kv, blocks, n, true, &left) : status;
+        status = status == cudaSuccess ? blocks_prefetch(kv, blocks, n, true, &left) : status;
     } else if (status == cudaSuccess && !sure) {
-        status = spare_ahead(kv, spare);
+        status = spare_slots_free(kv, spare);
     }
-    if (status == cudaErrorMemoryAllocation) { /* of the host: what is missing comes in its time */
+    if (status == cudaErrorMemoryAllocation) { /* of the host: the next part brings the rest */
         cudaGetLastError();
         status = cudaSuccess;
     }
@@ -519,7 +526,7 @@ cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool 
 
 /* ---- blocks from and to the store ------------------------------------------------------------ */
 
-/* From pinned memory to the block, a trip of its own; `left` is recorded behind it. */
+/* Copies pinned memory to the block, as a trip of its own, and records `left` after it. */
 static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
     cudaError_t status = cuda_kv_reach(kv, block);
     if (status == cudaSuccess && kv->paged) {
@@ -537,11 +544,10 @@ static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cu
     return status == cudaSuccess ? trip_end(kv) : status;
 }
 
-/* Returns as soon as the bytes are in a pinned buffer. */
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in) {
     int stage = kv->stage;
     kv->stage = (stage + 1) % CUDA_STAGES;
-    cudaError_t status = cudaEventSynchronize(kv->staged[stage]); /* the buffer's last journey */
+    cudaError_t status = cudaEventSynchronize(kv->staged[stage]); /* the buffer's last copy */
     if (status != cudaSuccess)
         return status;
     memcpy(kv->stages[stage], in, block_bytes(kv));
@@ -553,7 +559,7 @@ void *cuda_kv_page(cuda_kv *kv, int page) {
         void *at = NULL;
         if (cudaMallocHost(&at, block_bytes(kv)) != cudaSuccess ||
             cudaEventCreateWithFlags(&kv->page_sent[page], cudaEventDisableTiming) != cudaSuccess) {
-            cudaGetLastError(); /* plain memory will do */
+            cudaGetLastError(); /* not an error: the caller falls back to pageable memory */
             cudaFreeHost(at);
             return NULL;
         }
@@ -570,7 +576,7 @@ cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
     if (kv->paged && kv->slot_of[block] < 0) {
         if (!has_content(kv, block))
             return cudaErrorInvalidValue;                     /* never written */
-        cudaError_t status = cudaStreamSynchronize(kv->copy); /* its journey out */
+        cudaError_t status = cudaStreamSynchronize(kv->copy); /* its copy to host memory */
         memcpy(out, page_at(kv, kv->host.page_of[block]), block_bytes(kv));
         return status;
     }

@@ -1,9 +1,9 @@
 /*
- * cuda_model.c - from a file's tensors to bf16 matrices on the card.
+ * cuda_model.c - loads a model file's tensors as bf16 matrices on the card.
  *
- * Rows are dequantised by quant.c on the host, in parallel, into a pinned buffer, and copied from
- * there. Invariant: every type that the CPU reads is read, by the same code. What an architecture
- * is, is config.c's.
+ * Rows are dequantised on the host by quant.c, in parallel, into a pinned buffer, and copied from
+ * there. Invariant: reads every tensor type that the CPU backend reads, with the same code.
+ * config.c decides what an architecture consists of.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "cuda_int.h"
 #include "storage/containers.h"
 
-enum { LOAD_ROWS = 16 }; /* rows of a task */
+enum { LOAD_ROWS = 16 }; /* rows per task of the thread pool */
 static const size_t STAGE_BYTES = (size_t)64 << 20;
 
 /* Rows [first, first + rows) of a tensor. */
@@ -28,9 +28,9 @@ typedef struct loader {
     const kernels *k;
     uint16_t *stage; /* pinned */
     size_t stage_bytes;
-    uint64_t seed; /* of random weights */
+    uint64_t seed; /* for random weights */
     err *e;
-    int code; /* the first error; later steps do nothing */
+    int code; /* the first error: later steps do nothing */
 } loader;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static void rows_load(loader *l, tensor_rows source, size_t columns, uint16_t *t
     }
 }
 
-/* A matrix [rows, columns] of up to three pieces, one below the other. */
+/* Loads a matrix [rows, columns] that consists of `count` pieces, one below the other. */
 static uint16_t *matrix_load(loader *l, int rows, int columns, const tensor_rows *pieces,
                              int count) {
     size_t width = (size_t)columns, at = 0;
@@ -106,9 +106,8 @@ static uint16_t *matrix_load(loader *l, int rows, int columns, const tensor_rows
     if (matrix == NULL)
         return NULL;
     if (l->engine->file == NULL) {
-        float scale = sqrtf(
-            3.0f /
-            (float)columns); /* outputs are half as large as inputs: a stream stays in range */
+        /* halves the magnitude from input to output, which keeps the residual stream in range */
+        float scale = sqrtf(3.0f / (float)columns);
         check(l, k_random(matrix, (size_t)rows * width, l->seed++ << 40, scale, l->s->stream),
               "random weights");
         return matrix;
@@ -160,7 +159,7 @@ static float *floats_send(loader *l, const float *values, int n) {
     return out;
 }
 
-/* The parts one behind the other, n in all; without a file: ones. */
+/* Loads a vector of n values from the named tensors, concatenated; without a file, all ones. */
 static float *vector_load(loader *l, int layer, const char *const *names, int count, int n) {
     float *values = mem_alloc(sizeof *values * (size_t)n);
     for (int i = 0; i < n; i++)
@@ -244,8 +243,8 @@ static int plans_declare(llm_engine *engine, err *e) {
     const model_config *c = &engine->config;
     cuda_state *s = engine->state;
     int q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
-    cuda_gemm_out branch =
-        c->post_norm ? CUDA_GEMM_F32 : CUDA_GEMM_ADDS; /* normed before the sum, or not */
+    /* with a post-norm the branch is normed before it is added, so the product must not add it */
+    cuda_gemm_out branch = c->post_norm ? CUDA_GEMM_F32 : CUDA_GEMM_ADDS;
     s->plan_qkv = cuda_gemm_declare(s->g, q + 2 * kv, c->n_embd, CUDA_GEMM_F32, CUDA_PASS_ROWS, e);
     s->plan_o = cuda_gemm_declare(s->g, c->n_embd, q, branch, CUDA_PASS_ROWS, e);
     s->plan_gate_up =
@@ -282,7 +281,7 @@ int cuda_load(llm_engine *engine, hash128 *digest, err *e) {
     if (code != 0)
         return code;
     model_read(&l);
-    check(&l, cudaDeviceSynchronize(), "loading the model"); /* of the small vectors' stream, too */
+    check(&l, cudaDeviceSynchronize(), "loading the model"); /* also the vectors' default stream */
     cudaFreeHost(l.stage);
     return l.code;
 }

@@ -1,12 +1,12 @@
 /*
- * cuda_part.c - a part of a pass as plain data: which rows, which copies, attention's tasks, one
- * buffer for the card.
+ * cuda_part.c - plans one part of a pass as host data: its rows, copies and attention tasks, in one
+ * buffer that is sent to the card.
  *
- * A pass is cut where the rows outgrow the buffers or the blocks outgrow the card; rows stand
- * parents first, so a part finds what it attends to. Where a part is cut does not show in the bits:
- * no kernel's result depends on the batch. Invariant: a part that may run as a graph has counts
- * padded to few sizes, its arrays at places that follow from the counts alone, and padding that
- * does nothing: tasks without queries, rows without a place in the pool.
+ * A pass is split where its rows exceed the buffers or its blocks exceed the slots. Parents come
+ * before their children in a pass, so the KV that a part reads is there. The split does not change
+ * any bit, since no kernel's result depends on the batch. Invariant: in a part that may run as a
+ * graph, counts are padded to a few sizes, offsets of arrays follow from these counts alone, and
+ * padding has no effect: tasks without queries, rows whose k and v are not stored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int last_block(const pass_row *row) {
     return row->position / LLM_BLOCK_TOKENS;
 }
 
-/* ---- how much -------------------------------------------------------------------------------- */
+/* ---- size of a part -------------------------------------------------------------------------- */
 
 static void mark_block(cuda_work *w, int32_t block) {
     if (w->marks[block] == w->mark)
@@ -33,7 +33,8 @@ static void marks_begin(cuda_work *w) {
     w->nused = 0;
 }
 
-/* Marks the blocks of row i that the row before it did not already. */
+/* Marks row i's blocks, except those that the row before it has marked: with the same table, all
+ * but its last one. */
 static void row_mark(cuda_work *w, const pass *p, int first, int i) {
     const pass_row *row = &p->rows[i], *before = i > first ? row - 1 : NULL;
     bool same = before != NULL && before->table == row->table;
@@ -45,7 +46,7 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     size_t copies = 2 * (size_t)p->ncopies;
     bool tiers = w->kv.slots < w->kv.blocks;
     int states = 0, n = 0;
-    size_t used = 0; /* by the rows that fit */
+    size_t used = 0; /* blocks of the rows that fit */
     marks_begin(w);
     for (int i = 0; tiers && i < p->ncopies; i++)
         w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
@@ -65,8 +66,9 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     w->nused = used;
     if (n == 0) {
         err_set(e, ERR_FULL,
-                "a sequence of %d tokens does not fit the card's memory: it holds %d KV blocks",
-                p->rows[first].position + 1, w->kv.slots);
+                "a sequence of %d tokens does not fit in the card's memory, which holds %d KV "
+                "blocks of %d tokens",
+                p->rows[first].position + 1, w->kv.slots, LLM_BLOCK_TOKENS);
     }
     return n;
 }
@@ -82,14 +84,14 @@ static void wants_reserve(cuda_work *w, int n) {
     }
 }
 
-/* What of the whole vocabulary a want is for. */
+/* What a want of the whole vocabulary returns: the top k, the input of a draw, or all logits. */
 typedef enum whole_kind { WHOLE_TOP, WHOLE_DRAW, WHOLE_RAW, WHOLE_KINDS } whole_kind;
 
 static whole_kind kind_of(const pass_want *want) {
     return want->top == 0 ? WHOLE_RAW : want->temperature > 0 ? WHOLE_DRAW : WHOLE_TOP;
 }
 
-/* The wants of the part's rows, their rows, and those of the whole vocabulary, by kind. */
+/* Collects the wants of the part's rows: w->wanted, w->want_rows, and w->whole by kind. */
 static void wants_find(cuda_work *w, cuda_part *part) {
     const pass *p = part->p;
     int at = part->want_first;
@@ -121,7 +123,8 @@ static void wants_find(cuda_work *w, cuda_part *part) {
 
 /* ---- rows and copies by slots ---------------------------------------------------------------- */
 
-/* The rows that share the table of row i, and the blocks that the longest of them needs. */
+/* Returns the end of the run of rows that share row i's table; *blocks is the number of blocks that
+ * the longest of them needs. */
 static int table_run(const cuda_part *part, int i, int *blocks) {
     const pass_row *rows = part->p->rows + part->first;
     int end = i;
@@ -133,7 +136,8 @@ static int table_run(const cuda_part *part, int i, int *blocks) {
     return end;
 }
 
-/* The rows' tables in slots of the card. Neighbours with one table get one again. */
+/* Translates the rows' tables from blocks to slots. Adjacent rows that share a table share the
+ * translation. */
 static void tables_translate(cuda_work *w, const cuda_part *part) {
     size_t n = 0, at = 0;
     int blocks;
@@ -169,7 +173,8 @@ static void rows_plan(cuda_work *w, const cuda_part *part) {
     }
 }
 
-/* The copies that the part's blocks start from, and the blocks that those start from. */
+/* Collects in w->copies the copies whose target block the part uses, and marks their source blocks,
+ * which may be targets of earlier copies. Returns their number. */
 static int copies_find(cuda_work *w, const cuda_part *part) {
     const pass *p = part->p;
     int n = 0;
@@ -181,7 +186,7 @@ static int copies_find(cuda_work *w, const cuda_part *part) {
             w->copies[n++] = (slot_copy){copy->from, copy->to, copy->tokens};
         }
     }
-    for (int i = 0; i < n / 2; i++) { /* back in order */
+    for (int i = 0; i < n / 2; i++) { /* they were found backwards: restore the order */
         slot_copy other = w->copies[i];
         w->copies[i] = w->copies[n - 1 - i];
         w->copies[n - 1 - i] = other;
@@ -199,6 +204,7 @@ static void copies_plan(cuda_work *w, cuda_part *part, int n) {
 
 /* ---- the buffer ------------------------------------------------------------------------------ */
 
+/* Rounds a count up to 16 · 2^i if the part may run as a graph; 0 stays 0. */
 static int padded(int n, bool graph) {
     int size = 16;
     while (graph && size < n)
@@ -206,6 +212,7 @@ static int padded(int n, bool graph) {
     return graph && n > 0 ? size : n;
 }
 
+/* The work of the tasks, in blocks that they process. */
 static long blocks_met(const attend_list *tasks) {
     long n = 0;
     for (int i = 0; i < tasks->count; i++)
@@ -213,8 +220,8 @@ static long blocks_met(const attend_list *tasks) {
     return n;
 }
 
-/* A level's narrow tasks that are less work than its wide ones run among these, at the same time
- * and in one launch; what a task computes is the same. */
+/* Sets the launch sizes. If a level's narrow tasks are no more work than its wide ones, they join
+ * the wide launch and run at the same time; a task's result is the same. */
 static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->levels = plan->levels;
     for (int l = 0; l < plan->levels; l++) {
@@ -226,6 +233,7 @@ static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->merges = padded(plan->nmerges, graph);
 }
 
+/* Reserves `bytes` in the buffer, 256-aligned; returns their offset. */
 static size_t place(size_t *end, size_t bytes) {
     size_t at = *end;
     *end = (at + bytes + 255) / 256 * 256;
@@ -243,7 +251,8 @@ static void attend_place(const attend_plan *plan, const attend_shape *s, int row
     at->blocks = place(end, sizeof(int32_t) * (size_t)plan->nblocks);
 }
 
-/* What graphs read comes first, the list of blocks, whose length varies, last of it. */
+/* The arrays that graphs read come first, and the list of blocks, whose length varies, after all
+ * others of them: their offsets depend on the shape alone. */
 static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
     part_layout *at = &part->at;
     size_t end = 0, rows = sizeof(int32_t) * (size_t)part->shape.rows;
@@ -263,7 +272,7 @@ static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
     at->bytes = end;
 }
 
-/* The lists' tasks one behind the other, then padding up to `count`. */
+/* Writes the tasks of both lists (NULL: empty), then padding up to `count`. */
 static void tasks_fill(attend_task *to, int count, const attend_list *first,
                        const attend_list *second) {
     const attend_list *lists[] = {first, second};
@@ -339,7 +348,7 @@ static void wants_fill(const cuda_work *w, const cuda_part *part, char *base) {
 int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e) {
     if (bytes <= *cap)
         return 0;
-    cudaFreeHost(*p); /* NULL is fine */
+    cudaFreeHost(*p); /* may be NULL */
     *p = NULL;
     *cap = 0;
     size_t size = bytes + bytes / 2 + 4096;

@@ -1,25 +1,28 @@
 /*
- * cuda_work.c - a session's memory on the card.
+ * cuda_work.c - allocates a session's work memory on the card.
  *
- * Plain allocations. Where the card is short, first the rows of a part are halved, then blocks of
- * KV stay in host memory (cuda_kv.c): the session runs slower, with the same bits. Activations come
- * first, since nothing runs without them; weights are there already.
+ * The weights are already loaded. Activation buffers are allocated first, since nothing runs
+ * without them; KV blocks get what is left. If memory is short, the rows of a part are halved
+ * first, and then more KV blocks stay in host memory (cuda_kv.c): slower, with the same bits.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_int.h"
 
-/* States: of prompts of up to so many chunks a pass is not cut. */
-enum { LEAST_ROWS = 64, ROW_CHUNKS = 2 };
-/* Left free for the library's kernels, graphs, and other programs. */
+enum {
+    LEAST_ROWS = 64,
+    ROW_CHUNKS = 2 /* states per row: enough that rows of up to 2 chunks never split a pass */
+};
+/* Device memory left free for the library's kernels, graphs, and other programs. */
 static const size_t SPARE_BYTES = (size_t)256 << 20;
 
 static int round_rows(int rows) {
     return (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
 }
 
-/* One device buffer of a session, and its bytes for a number of rows and states. */
+/* A device buffer of a session: its pointer, and its size as bytes per row, per state, and fixed.
+ * */
 typedef struct device_buffer {
     void **at;
     size_t per_row, per_state, fixed;
@@ -38,7 +41,7 @@ static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     out[n++] = (device_buffer){(void **)&w->qkv, BASE_MAX(qkv, width) * f, 0, 0};
     out[n++] = (device_buffer){(void **)&w->a, most * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->q, most * h, 0, 0};
-    /* also the head's rows, of which a few rows of a pass may want many */
+    /* also holds the rows of a product with the head, which may be more than the part's rows */
     out[n++] = (device_buffer){(void **)&w->att, most * h, 0, CUDA_HEAD_ROWS * most * h};
     out[n++] = (device_buffer){(void **)&w->gate_up, 2 * (size_t)c->ffn * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->h, (size_t)c->ffn * h, 0, 0};
@@ -54,7 +57,7 @@ static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     return n;
 }
 
-/* All buffers, zeroed (padding is read, never used), or none. */
+/* Allocates all buffers or none. They are zeroed, since kernels read padding rows. */
 static cudaError_t buffers_new(cuda_work *w, const device_buffer *list, int n) {
     cudaError_t status = cudaSuccess;
     for (int i = 0; i < n && status == cudaSuccess; i++) {
@@ -65,7 +68,7 @@ static cudaError_t buffers_new(cuda_work *w, const device_buffer *list, int n) {
     }
     if (status == cudaSuccess)
         return cudaDeviceSynchronize();
-    cudaGetLastError(); /* taken note of */
+    cudaGetLastError(); /* clears the error */
     for (int i = 0; i < n; i++) {
         cudaFree(*list[i].at);
         *list[i].at = NULL;
@@ -78,7 +81,7 @@ static bool room_is_left(void) {
     return cudaMemGetInfo(&left, &total) == cudaSuccess && left > SPARE_BYTES;
 }
 
-/* Halves the rows until the buffers fit and leave some room for KV. */
+/* Allocates the buffers, halving the rows until they fit and leave SPARE_BYTES free. */
 static int buffers_fit(cuda_work *w, int rows, err *e) {
     device_buffer list[BUFFERS];
     int n = buffers_list(w, list), states = w->engine->config.context / ATTEND_CHUNK + 1;
@@ -116,7 +119,7 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
                      : cuda_check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking),
                                   "a stream", e);
     code = code != 0 ? code : buffers_fit(w, size->rows, e);
-    /* a sequence of the whole context must find its blocks on the card */
+    /* the blocks of a sequence of the whole context should be on the card together */
     int least = engine->config.context / LLM_BLOCK_TOKENS + 2;
     code = code != 0 ? code : cuda_kv_new(&w->kv, &engine->config, size, BASE_MIN(least, 256), e);
     if (code != 0) {

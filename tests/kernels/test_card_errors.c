@@ -21,10 +21,10 @@ static void a_missing_card_is_told_in_one_clause(void **state) {
         cudaError_t status;
         int driver, capability;
         const char *says;
-    } cases[] = {{cudaErrorInsufficientDriver, 0, 9, "there is no NVIDIA driver"},
-                 {cudaErrorInsufficientDriver, 11040, 9, "knows CUDA 11.4"},
-                 {cudaErrorNoDevice, 13000, 9, "there is no NVIDIA card"},
-                 {cudaSuccess, 13000, 7, "compute capability 7.0, 8.0 is needed"}};
+    } cases[] = {{cudaErrorInsufficientDriver, 0, 9, "no NVIDIA driver is installed"},
+                 {cudaErrorInsufficientDriver, 11040, 9, "supports CUDA 11.4"},
+                 {cudaErrorNoDevice, 13000, 9, "no NVIDIA card was found"},
+                 {cudaSuccess, 13000, 7, "compute capability 7.0, but 8.0 is needed"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         char why[200] = "";
         card_presence(cases[i].status, cases[i].driver, cases[i].capability);
