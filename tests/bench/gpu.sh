@@ -1,15 +1,15 @@
 #!/bin/sh
-# gpu.sh - everything that is to be known of the CUDA backend on a card, in one go.
+# gpu.sh - runs all tests and benchmarks of the CUDA backend on a host with a card.
 #
-#   gpu.sh pack DIR [DATA [MODEL]]      on a host with the packages and the CUDA toolkit: builds, and puts into DIR what a host with a
-#                                       card needs: programs, libraries, the tables of DATA (default ../shared/data), and MODEL
-#                                       (default: the default model) without its weights. About 15 MB
+#   gpu.sh pack DIR [DATA [MODEL]]      on a host with the packages and the CUDA toolkit: builds, and collects in DIR, about 15 MB, what
+#                                       a host with a card needs: programs, libraries, the tables of DATA (default ../shared/data), and
+#                                       MODEL (default: the default model) without its weights
 #   gpu.sh [--deps DIR] [--build DIR] [--steps LIST] [--log FILE]
-#                                       on the host with the card: runs DIR's programs, or builds gpu/ alone where they do not run
-#                                       (or takes what --build holds); prints a line a step, and a bench's figures
+#                                       on the host with the card: runs the programs of --build or of DIR, or builds gpu/ if DIR's do
+#                                       not run there; prints one line per step, and the benchmarks' figures
 #
-# Steps: tests 135m 8b q2 1b memcheck racecheck synccheck; all by default. Nothing is fetched; building needs the toolkit, cmake
-# and a C compiler. Exits 1 where a test failed or a figure is missing.
+# Steps: tests 135m 8b q2 1b memcheck racecheck synccheck; all by default. Nothing is downloaded; building needs the toolkit, cmake
+# and a C compiler. Exits with 1 if a test failed or a benchmark did not finish.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 deps= build= steps="tests 135m 8b q2 1b memcheck racecheck synccheck" log= bad=0
@@ -26,7 +26,7 @@ die() {
 
 # ---- packing
 
-# The headers and libraries that gpu/ and its tests are built with, as static files where there are any.
+# Copies the headers and libraries that gpu/ and its tests are built with, static libraries where they exist.
 pack_libraries() {
     mkdir -p "$1/include" "$1/lib" || exit 1
     for name in pcre2-8:pcre2.h xxhash:xxhash.h utf8proc:utf8proc.h cmocka:cmocka.h; do
@@ -35,7 +35,7 @@ pack_libraries() {
 #define PCRE2_CODE_UNIT_WIDTH 8\n#include <%s>\n' "$header" | cc -E -H -o /dev/null - 2>&1 | sed -n "s/^\. //p" | grep "/$header\$")
         file=$(cc -print-file-name="$lib.a")
         [ "$file" != "$lib.a" ] || file=$(cc -print-file-name="$lib.so")
-        [ -f "$path" ] && [ -f "$file" ] || die "$lib and $header are not to be found"
+        [ -f "$path" ] && [ -f "$file" ] || die "$lib and $header were not found"
         cp "$path" "$1/include/"
         case $file in
         *.a) cp "$file" "$1/lib/" ;;
@@ -44,7 +44,7 @@ pack_libraries() {
     done
 }
 
-# Programs with the CUDA backend alone, and what they load, without the system's own libraries.
+# Builds the programs with only the CUDA backend, and copies them and the libraries they load, except the C runtime's.
 pack_programs() {
     mkdir -p "$1/bin" "$1/run" || exit 1
     cmake -S "$root" -B "$scratch/build" -DCMAKE_BUILD_TYPE=Release -DKVASIR_CPU_BACKEND=OFF -DKVASIR_TEST_MODELS=OFF \
@@ -96,7 +96,7 @@ done
 log=${log:-$scratch/log}
 : >"$log"
 
-# What a step printed goes to the log; its last lines are shown where it failed.
+# Runs a command as a step: its output goes to the log, and its last lines are also printed if it fails.
 step() {
     name=$1 begin=$(date +%s)
     shift
@@ -116,35 +116,35 @@ step() {
     return $status
 }
 
-# The same for a bench, whose figures are shown at once: a host with a card may end all of this at any moment.
+# The same for a benchmark, whose figures are printed at once, since a host with a card may go away at any moment.
 bench() {
     step "$@" && cat "$scratch/out" && echo
 }
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-# cuBLASLt may lie beside the compiler, or in a Python package, without being on the loader's path
+# cuBLASLt may be beside the compiler or in a Python package, and not on the loader's path
 beside=$([ -z "$nvcc" ] || echo "$(dirname "$nvcc")/../lib64")
 if ! ls "$beside"/libcublasLt.so.* >/dev/null 2>&1 && ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
     found=
-    for version in 12 13; do # the later one, wherever it lies
+    for version in 12 13; do # prefer the later version
         path=$(find /usr /opt "$HOME" -name "libcublasLt.so.$version" 2>/dev/null | sort | tail -1)
         found=${path:-$found}
     done
     beside=$([ -z "$found" ] || dirname "$found")
-    say cuBLASLt "${found:-not to be found}"
+    say cuBLASLt "${found:-not found}"
 fi
 LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}$beside${deps:+:$deps/run}"
 export LD_LIBRARY_PATH
 command -v nvidia-smi >/dev/null && say card "$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader)"
 
-# Carried programs where they run here (77: they do, and there is no card), else built here.
+# Use the packed programs if they run on this host, else build them.
 if [ -z "$build" ] && [ -n "$deps" ] && [ -x "$deps/bin/test_attend_plan" ] && "$deps/bin/test_attend_plan" >/dev/null 2>&1; then
     build=$deps/bin
-    say programs "as carried"
+    say programs "packed"
 fi
 if [ -z "$build" ]; then
     build=$scratch/build
-    [ -n "$nvcc" ] || die "there is no nvcc"
+    [ -n "$nvcc" ] || die "nvcc was not found"
     PATH=$PATH:$(dirname "$nvcc")
     step configure cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DKVASIR_GPU_ONLY=ON -DKVASIR_TEST_MODELS=OFF \
         -DKVASIR_DEPS="$deps" || exit 1
@@ -155,7 +155,7 @@ sanitizer=$(command -v compute-sanitizer || ls "$(dirname "${nvcc:-/none}")/comp
 
 sanitize() {
     if [ -z "$sanitizer" ]; then
-        say "$1" "compute-sanitizer is not to be found"
+        say "$1" "not run: compute-sanitizer was not found"
         return
     fi
     tool=$1 limit=$2
@@ -163,10 +163,11 @@ sanitize() {
     step "compute-sanitizer $tool" timeout "$limit" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/test_kernels" --small "$@"
 }
 
-# 15,000 rows of the real tables, SQL and tokenizer included; the answers of a hollow model mean nothing.
+# Times Q2 over 15,000 rows of the real tables, SQL and tokenizer included. The model has no real weights, so its answers
+# are meaningless.
 q2() {
     if [ ! -x "$build/bench_queries" ] || [ ! -f "$deps/model" ]; then
-        say "Q2, 15,000 rows" "not run: gpu.sh pack brings bench_queries, tables and a model along"
+        say "Q2, 15,000 rows" "not run: needs bench_queries, tables and a model: gpu.sh pack DIR"
         return
     fi
     python3 "$root/tests/bench/hollow.py" fill "$deps/model" "$scratch/model.gguf" || { bad=1; return; }

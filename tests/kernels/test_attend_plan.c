@@ -1,7 +1,7 @@
 /*
- * test_attend_plan.c - attention's plan: every row meets each of its blocks once, in order, and
- * leaves a state where it must; copies are sorted into levels that may run at once. Random trees of
- * rows, walked as the kernel would.
+ * test_attend_plan.c - the attention plan: every row processes each of its blocks once, in order,
+ * and stores a state where one is needed; copies are sorted into levels that may run concurrently.
+ * Plans random trees of rows and walks the tasks as the kernel would.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,8 @@ static uint64_t seed_next(uint64_t *seed, uint64_t below) {
     return *seed % below;
 }
 
-/* Sequences whose tables share a prefix of the one before; each gives a run of rows at its end. */
+/* Makes sequences whose tables each share a prefix with the one before; each sequence contributes
+ * one row or a run of rows. */
 static void rows_make(rows *r, uint64_t seed) {
     int32_t next = 0;
     r->n = 0;
@@ -47,8 +48,8 @@ static void rows_make(rows *r, uint64_t seed) {
     }
 }
 
-/* What the walk knows of a (row, query of its group): blocks
- * met so far in each chunk, and whether it was answered. */
+/* The state of the walk per row and query of its group: blocks processed in each chunk, whether a
+ * state was stored, and whether the output was written. */
 typedef struct walker {
     int met[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS];
     bool stored[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS], answered[MAX_ROWS][GROUPS];
@@ -111,7 +112,7 @@ static void attend_plan_check(const attend_plan *p, const rows *r, int group) {
     free(w);
 }
 
-static void every_row_meets_its_blocks_in_order(void **state) {
+static void every_row_processes_its_blocks_in_order(void **state) {
     (void)state;
     attend_plan p = {0};
     rows *r = malloc(sizeof *r);
@@ -125,9 +126,9 @@ static void every_row_meets_its_blocks_in_order(void **state) {
     free(r);
 }
 
-/* 256 rows on one prefix of 1,024 tokens, each with
- * its own end: the prefix is met in wide tasks by all. */
-static void a_shared_prefix_is_met_together(void **state) {
+/* 256 rows that share a prefix of 1,024 tokens and have their own last block: wide tasks process
+ * the prefix for all rows together. */
+static void a_shared_prefix_is_processed_together(void **state) {
     (void)state;
     rows *r = malloc(sizeof *r);
     r->n = 256;
@@ -140,13 +141,14 @@ static void a_shared_prefix_is_met_together(void **state) {
     attend_plan_make(&p, r->row, r->n, 4);
     attend_plan_check(&p, r, 4);
     assert_int_equal(p.levels, 1);
-    assert_int_equal(p.wide[0].count, 2 * 256 * 4 / ATTEND_WIDE); /* two chunks of the prefix */
+    assert_int_equal(p.wide[0].count, 2 * 256 * 4 / ATTEND_WIDE); /* the prefix has two chunks */
     assert_int_equal(p.narrow[0].count, 256);
     attend_plan_free(&p);
     free(r);
 }
 
-/* Run level by level, in any order within one, copies do what they do in theirs. */
+/* Copies run level by level, in any order within a level, have the effect of their original order.
+ * */
 static void copies_keep_their_order(void **state) {
     (void)state;
     enum { BLOCKS = 24, COPIES = 40 };
@@ -178,8 +180,8 @@ static void copies_keep_their_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_meets_its_blocks_in_order),
-        cmocka_unit_test(a_shared_prefix_is_met_together),
+        cmocka_unit_test(every_row_processes_its_blocks_in_order),
+        cmocka_unit_test(a_shared_prefix_is_processed_together),
         cmocka_unit_test(copies_keep_their_order),
     };
     return cmocka_run_group_tests_name("attend_plan", tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /*
- * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old
- * card, no memory, or a request for memory refused at any place; and that the card made of the
- * host, which this runs on (host/card_int.h), shows a wait that is missing and refuses what a card
- * refuses or leaves undefined.
+ * test_card_errors.c - the CUDA backend with no driver, an old driver, an old card, too little
+ * memory, or any single allocation failing; and that the emulated card which this runs on
+ * (host/card_int.h) detects a missing wait and rejects what a real card rejects or leaves
+ * undefined.
  */
 #include "test_kernels_int.h"
 
@@ -15,7 +15,7 @@
 
 enum { BLOCKS = 40, ROWS = 90 };
 
-static void a_missing_card_is_told_in_one_clause(void **state) {
+static void a_missing_card_is_reported_in_one_clause(void **state) {
     (void)state;
     static const struct {
         cudaError_t status;
@@ -87,8 +87,8 @@ static void a_small_card_is_refused_in_one_line(void **state) {
     assert_int_equal(card_allocations(), 0);
 }
 
-/* Every request for memory of opening refused once:
- * an error of its own, and nothing stays behind. */
+/* Opens an engine with each of its allocations failing in turn: there is an error, and no memory
+ * leaks. */
 static void opening_survives_each_refusal(void **state) {
     (void)state;
     bool opened = false;
@@ -101,7 +101,7 @@ static void opening_survives_each_refusal(void **state) {
         assert_true(code == 0 || (code == ERR_FULL && e.message[0] != '\0'));
         end(&f);
         assert_int_equal(card_allocations(), 0);
-        opened = code == 0 && n > 60; /* work buffers are asked for again, smaller: those pass */
+        opened = code == 0 && n > 60; /* failed work buffers are retried smaller */
         assert_true(n < 400);
     }
 }
@@ -116,7 +116,7 @@ static void opening_can_be_cancelled(void **state) {
     assert_int_equal(card_allocations(), 0);
 }
 
-/* Rates belong to a card, however much of its memory others have taken at the moment. */
+/* Measured rates are stored per card, independently of how much of its memory is free. */
 static void rates_are_found_again_on_the_same_card(void **state) {
     (void)state;
     static const size_t totals[] = {(size_t)8 << 30, (size_t)6 << 30};
@@ -140,7 +140,7 @@ static void rates_are_found_again_on_the_same_card(void **state) {
     rmdir(dir);
 }
 
-/* A session and two passes, whose logits come back. */
+/* Runs two passes in a new session and returns their logits. */
 static int passes(fixture *f, float *logits, err *e) {
     int32_t table[] = {3, 5, 9, 11};
     pass_row rows[ROWS];
@@ -162,8 +162,8 @@ static int passes(fixture *f, float *logits, err *e) {
     return code;
 }
 
-/* Every request for memory of a session refused once:
- * smaller parts with the same bits, or an error. */
+/* Runs a session with each of its allocations failing in turn: it continues with smaller parts and
+ * the same bits, or fails with an error. */
 static void sessions_survive_each_refusal(void **state) {
     (void)state;
     fixture f;
@@ -186,8 +186,8 @@ static void sessions_survive_each_refusal(void **state) {
         if (code == 0)
             assert_memory_equal(got, expected, count * sizeof *got);
         err_clear(&e);
-        if (passes(&f, got, &e) != 0) /* what was refused once is over */
-            fail_msg("behind refusal %ld: %s", n, e.message);
+        if (passes(&f, got, &e) != 0) /* the failure does not persist */
+            fail_msg("after failing allocation %ld: %s", n, e.message);
     }
     assert_true(survived > 20 && failed > 0);
     free(expected);
@@ -195,8 +195,8 @@ static void sessions_survive_each_refusal(void **state) {
     end(&f);
 }
 
-/* Left to itself a session takes three quarters of what
- * the weights left; a size that was asked for wins. */
+/* By default a session uses three quarters of the memory that the weights leave; an explicit size
+ * overrides that. */
 static void kv_takes_its_share_of_the_card(void **state) {
     (void)state;
     static const size_t totals[] = {(size_t)2 << 30, (size_t)6 << 30};
@@ -225,7 +225,8 @@ static void kv_takes_its_share_of_the_card(void **state) {
     card_memory((size_t)8 << 30);
 }
 
-/* One stream reads what another overwrites later; with a wait between them, or without. */
+/* One stream reads memory that another overwrites later, with or without a wait between them.
+ * Returns whether it read the old values. */
 static bool is_read_before(bool waits) {
     enum { BYTES = 64 };
     cudaStream_t reader, writer;
@@ -269,8 +270,8 @@ static void a_missing_wait_shows_by_some_seed(void **state) {
     assert_true(in_turn && overtaken > SEEDS / 8);
 }
 
-/* No algorithm of host/blas.c takes all heights and keeps its bits: low products go to one of their
- * own, which gives the bits of the other; where they add, too. */
+/* No algorithm of host/blas.c keeps its bits at all heights and supports them all, so low products
+ * must use one of their own with the same bits, also where products add. */
 static void low_products_are_checked(cuda_gemm_out kind) {
     enum { N = 40, K = 32, TALLEST = 96, LOWEST = 16 };
     static uint16_t a[TALLEST * K], w[N * K];
@@ -314,7 +315,7 @@ static void low_products_have_an_algorithm_of_their_own(void **state) {
 
 enum { MISUSE_BYTES = 4096 };
 
-/* A stream, an event, and memory of each kind, for one misuse. */
+/* The resources of a misuse: a stream, an event, and memory of each kind. */
 typedef struct bench {
     cudaStream_t stream;
     cudaEvent_t event;
@@ -326,7 +327,7 @@ static void shared_memory_unasked(bench *b) {
     k_attend(&args, b->stream);
 }
 
-static void a_grid_of_none(bench *b) {
+static void an_empty_grid(bench *b) {
     k_bias((float *)(void *)b->card, (float *)(void *)b->card, 8, 0, b->stream);
 }
 
@@ -385,16 +386,16 @@ static void misuse_is_refused(void **state) {
         void (*misuse)(bench *b);
         const char *complaint;
     } cases[] = {{shared_memory_unasked, "more shared memory than"},
-                 {a_grid_of_none, "a grid of more blocks"},
+                 {an_empty_grid, "a grid with no blocks"},
                  {a_fill_of_plain_memory, "a fill of memory"},
                  {a_fill_beyond_the_end, "a fill of memory"},
-                 {a_copy_the_wrong_way, "other memory than it says"},
-                 {memory_freed_as_another_kind, "not of this kind"},
+                 {a_copy_the_wrong_way, "does not match its kind"},
+                 {memory_freed_as_another_kind, "of the other kind"},
                  {a_time_without_clocks, "a time between events"},
                  {a_wait_in_a_capture, "while a graph is captured"},
                  {an_allocation_in_a_capture, "while a graph is captured"},
                  {plain_memory_in_a_capture, "memory that is not pinned"},
-                 {an_event_from_before_a_capture, "across the edge of a capture"},
+                 {an_event_from_before_a_capture, "a captured stream and one that is not"},
                  {a_first_launch_in_a_capture, "loaded while a graph is captured"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         bench b;
@@ -409,7 +410,7 @@ static void misuse_is_refused(void **state) {
         const char *complaint = card_complaint();
         assert_false(captured);
         if (complaint == NULL || strstr(complaint, cases[i].complaint) == NULL)
-            fail_msg("misuse %zu: %s", i, complaint != NULL ? complaint : "nothing was said");
+            fail_msg("misuse %zu: %s", i, complaint != NULL ? complaint : "no complaint");
         must(cudaFree(b.card));
         must(cudaFreeHost(b.pinned));
         must(cudaEventDestroy(b.event));
@@ -420,7 +421,7 @@ static void misuse_is_refused(void **state) {
 static void the_host_keeps_its_hands_off_the_card(void **state) {
     (void)state;
     if (!card_keeps_the_host_out()) {
-        print_message("this processor has no keys for memory: not tried\n");
+        print_message("skipped: this processor has no memory protection keys\n");
         return;
     }
     volatile char *card = to_card(NULL, 1);
@@ -439,7 +440,7 @@ static void the_host_keeps_its_hands_off_the_card(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_card_is_told_in_one_clause),
+        cmocka_unit_test(a_missing_card_is_reported_in_one_clause),
         cmocka_unit_test(a_missing_wait_shows_by_some_seed),
         cmocka_unit_test(low_products_have_an_algorithm_of_their_own),
         cmocka_unit_test(misuse_is_refused),

@@ -1,7 +1,7 @@
 /*
- * test_forward.c - whole passes on the card: against reference.c for every architecture, and bit for bit
- * against themselves: alone or in company, in one pass or several, with all blocks on the card or
- * some in host memory.
+ * test_forward.c - whole passes on the card: compared with reference.c for every architecture, and
+ * bit for bit with each other: in one batch or alone, in one pass or several, with all blocks on
+ * the card or some in host memory.
  */
 #include "test_kernels_int.h"
 
@@ -51,7 +51,7 @@ static void fixture_close(fixture *f) {
     make_free(&f->maker);
 }
 
-/* grows: room for all blocks is made when they come. */
+/* With `grows` the pool starts small and grows when more blocks are used. */
 static cuda_work *work_made(fixture *f, int rows, int slots, bool grows) {
     err e = {0};
     void *work = NULL;
@@ -62,7 +62,7 @@ static cuda_work *work_made(fixture *f, int rows, int slots, bool grows) {
         fail_msg("%s", e.message);
     cuda_work *w = work;
     assert_true(grows ? w->kv.slots < device : w->kv.slots == device);
-    w->kv.host.chunk_pages = 3; /* many chunks, the last within the budget short */
+    w->kv.host.chunk_pages = 3; /* many chunks; the one that reaches the budget is shorter */
     return w;
 }
 
@@ -74,8 +74,8 @@ static cuda_work *work_open(fixture *f, int rows, int slots) {
 
 enum { SEQUENCES = 5, ASKED = 3 };
 
-/* A head that all share, and an end of its own for
- * each; blocks as the scheduler would give them. */
+/* Makes sequences with a shared prefix of `head` tokens and their own ends, with blocks assigned as
+ * by the scheduler. */
 typedef struct tree {
     int head, length[SEQUENCES];
     llm_token tokens[SEQUENCES][LONGEST];
@@ -130,7 +130,7 @@ static void pass_run(fixture *f, cuda_work *w, pass *p) {
     p->nrows = p->ncopies = p->nwants = 0;
 }
 
-/* All sequences in one pass: the head once. */
+/* Runs all sequences in one pass, the shared prefix once. */
 static void run_together(fixture *f, cuda_work *w, const tree *t, answers *out) {
     pass_row *rows = malloc(sizeof *rows * LONGEST * (SEQUENCES + 1));
     pass_copy copies[SEQUENCES];
@@ -146,7 +146,7 @@ static void run_together(fixture *f, cuda_work *w, const tree *t, answers *out) 
     free(rows);
 }
 
-/* Each sequence for itself, `step` tokens a pass; the last token alone where `decodes`. */
+/* Runs each sequence on its own, `step` tokens per pass; with `decodes` the last token alone. */
 static void run_alone(fixture *f, cuda_work *w, const tree *t, int step, bool decodes,
                       answers *out) {
     pass_row *rows = malloc(sizeof *rows * LONGEST);
@@ -172,7 +172,7 @@ static void run_alone(fixture *f, cuda_work *w, const tree *t, int step, bool de
     free(rows);
 }
 
-/* The last token of each once more, on the blocks that run_together left. */
+/* Runs the last token of each sequence again, on the KV blocks that run_together wrote. */
 static void run_last(fixture *f, cuda_work *w, const tree *t, answers *out) {
     pass_row rows[SEQUENCES];
     pass_want wants[2 * SEQUENCES];
@@ -184,8 +184,8 @@ static void run_last(fixture *f, cuda_work *w, const tree *t, answers *out) {
     pass_run(f, w, &p);
 }
 
-/* The same for allowed tokens alone, in turns that part by part need other blocks: nothing of a
- * part is waited for before its end. */
+/* The same three times in one pass and for allowed tokens only, so that each part needs other
+ * blocks than the one before and the host waits for nothing until a part's end. */
 static void run_last_again(fixture *f, cuda_work *w, const tree *t, answers *out) {
     enum { TURNS = 3 };
     pass_row rows[TURNS * SEQUENCES];
@@ -217,8 +217,8 @@ static const tiny_model models[] = {
     {"gemma3", "gemma3", 7, 256, TINY_POST_NORM | TINY_QK_NORM, 5, "linear"},
 };
 
-/* bf16 weights and activations against f32: a few
- * hundredths of the logits' size on these noisy models. */
+/* bf16 weights and activations differ from f32 by a few hundredths of the logits' size, since these
+ * models have random weights. */
 static void every_architecture_is_near_the_reference(void **state) {
     (void)state;
     tree *t = malloc(sizeof *t);
@@ -237,7 +237,7 @@ static void every_architecture_is_near_the_reference(void **state) {
                 reference_forward(f.r, t->tokens[s], t->length[s], t->length[s] - 1, expected, &e),
                 0);
             near(models[i].name, got.logits[s], expected, TINY_VOCAB, 0.05);
-            for (int k = 0; k < ASKED; k++) /* measured against the size of all logits */
+            for (int k = 0; k < ASKED; k++) /* relative to the size of all logits */
                 got.logits[s][asked[k]] = got.ids[s][k];
             near(models[i].name, got.logits[s], expected, TINY_VOCAB, 0.05);
         }
@@ -254,7 +254,7 @@ static void same(const answers *a, const answers *b, const char *what) {
             fail_msg("%s: sequence %d has other bits", what, s);
 }
 
-static void bits_do_not_depend_on_company(void **state) {
+static void bits_do_not_depend_on_the_batch(void **state) {
     (void)state;
     static const int heads[] = {1, 32, 75, 523};
     tree *t = malloc(sizeof *t);
@@ -306,9 +306,9 @@ static void bits_do_not_depend_on_company(void **state) {
     free(t);
 }
 
-/* Parts that hardly fit the card one by one: the next one's blocks take slots of the one that runs,
- * once it is done; in whatever order the streams run. */
-static void parts_hand_their_slots_over(void **state) {
+/* Parts that nearly fill the card: the next part's blocks take the running part's slots once it has
+ * ended, in every order of the streams. */
+static void a_part_takes_the_slots_of_the_one_before(void **state) {
     (void)state;
     fixture f;
     fixture_open(&f, &models[0]);
@@ -326,15 +326,15 @@ static void parts_hand_their_slots_over(void **state) {
 #ifdef KVASIR_HOST_CARD
         card_order(CARD_SEEDED, (uint64_t)seed);
 #endif
-        w = work_open(&f, 64, 20); /* the longest takes 19 */
+        w = work_open(&f, 64, 20); /* the longest sequence needs 19 */
         run_together(&f, w, t, &other);
         same(&one, &other, "on a card that is full");
         run_last_again(&f, w, t, turns);
         for (int i = 0; i < 3; i++)
             assert_memory_equal(one.ids, turns[i].ids, sizeof one.ids);
         assert_true(w->kv.in_ahead * 4 > w->kv.moved_in * 3 && w->kv.out_ahead > 0);
-        print_message("20 of %d blocks on the card: %d of %d came under a part, %d of %d left "
-                      "under one\n",
+        print_message("20 of %d blocks on the card: %d of %d came during a part, %d of %d left "
+                      "during one\n",
                       (int)BLOCKS, (int)w->kv.in_ahead, (int)w->kv.moved_in, (int)w->kv.out_ahead,
                       (int)w->kv.moved_out);
         cuda_work_free(f.engine, w);
@@ -346,7 +346,7 @@ static void parts_hand_their_slots_over(void **state) {
     free(t);
 }
 
-/* A pass as high as a session makes it, of rows in their second chunk, is one part. */
+/* A pass of a session's default size whose rows are all in their second chunk fits in one part. */
 static void prompts_of_two_chunks_are_not_cut(void **state) {
     (void)state;
     enum { ROWS = 8192 };
@@ -367,7 +367,8 @@ static void prompts_of_two_chunks_are_not_cut(void **state) {
     fixture_close(&f);
 }
 
-/* A graph knows where the pool was: when that moves, the same step is captured anew. */
+/* A captured graph holds the pool's address: after the pool moved, the same step is captured again.
+ * */
 static void graphs_follow_the_pool(void **state) {
     (void)state;
     fixture f;
@@ -403,7 +404,7 @@ static void graphs_follow_the_pool(void **state) {
     fixture_close(&f);
 }
 
-/* Blocks read from one session and written to another go on there with the same bits. */
+/* Blocks read from one session and written to another give the same bits there. */
 static void blocks_travel(void **state) {
     (void)state;
     fixture f;
@@ -436,7 +437,7 @@ static void blocks_travel(void **state) {
     fixture_close(&f);
 }
 
-/* The likeliest tokens alone are those of all logits, and so is what a draw weighs. */
+/* Top-k wants and draws return the same tokens, values and weights as all logits would. */
 static void tops_are_those_of_the_logits(void **state) {
     (void)state;
     fixture f;
@@ -480,12 +481,12 @@ static void tops_are_those_of_the_logits(void **state) {
     fixture_close(&f);
 }
 
-/* The quickest first: checkers run it alone. */
+/* The fastest test is first: `--small passes` runs it alone. */
 const struct CMUnitTest forward_tests[] = {
     cmocka_unit_test(blocks_travel),
     cmocka_unit_test(every_architecture_is_near_the_reference),
-    cmocka_unit_test(bits_do_not_depend_on_company),
-    cmocka_unit_test(parts_hand_their_slots_over),
+    cmocka_unit_test(bits_do_not_depend_on_the_batch),
+    cmocka_unit_test(a_part_takes_the_slots_of_the_one_before),
     cmocka_unit_test(prompts_of_two_chunks_are_not_cut),
     cmocka_unit_test(graphs_follow_the_pool),
     cmocka_unit_test(tops_are_those_of_the_logits),

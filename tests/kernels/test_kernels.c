@@ -1,15 +1,15 @@
 /*
- * test_kernels.c - each CUDA kernel against plain C over ragged shapes, and the bits that must not
- * depend on company.
+ * test_kernels.c - compares each CUDA kernel with plain C over many shapes, and checks that bits do
+ * not depend on the batch.
  *
- * Without a card it says why and exits with 77. Inputs are random, outputs are poisoned before.
+ * Without a card it prints the reason and exits with 77. Inputs are random; outputs start as NaN.
  */
 #include "test_kernels_int.h"
 
 #include "engine/sample_weight_int.h"
 
-enum { BF16_PLACES = 256 }; /* bf16 keeps 8 bits: 1/256 is its step */
-enum { TOP_STRIDE = 1024 }; /* ids of one thread of k_draw lie so far apart */
+enum { BF16_PLACES = 256 }; /* bf16 has 8 significant bits: relative step 1/256 */
+enum { TOP_STRIDE = 1024 }; /* distance between the ids that one thread of k_draw reads */
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -137,7 +137,8 @@ enum { HEAD_ROWS = 5, HEAD_BLOCKS = 3 };
 
 static const int32_t head_slots[HEAD_ROWS] = {40, 0, -1, 95, 63};
 
-/* One head after bias, norm and rope, as the model's paper has them; angles: cosines, then sines. */
+/* Bias, norm and rope of one head, as the models' papers define them; angles: cosines, then sines.
+ * */
 static void head_plain(const head_case *c, const float *in, const float *bias, const float *weight,
                        const float *angles, float *out) {
     int half = c->rope_dims / 2;
@@ -155,7 +156,7 @@ static void head_plain(const head_case *c, const float *in, const float *bias, c
     }
 }
 
-/* Where a row's head goes: to q's buffer, or to its slot of the pool; NULL: it has none. */
+/* Returns where a row's head is stored: in q's buffer or in the pool; NULL if it is not stored. */
 static float *head_goes_to(const head_case *c, int row, int head, float *q, float *kv) {
     if (head < c->heads)
         return q + (size_t)(row * c->heads + head) * (size_t)c->d;
@@ -211,7 +212,7 @@ static void heads_check(const head_case *c) {
     }
     for (size_t i = 0; i < nq + nkv; i++) {
         got[i] = widen(out[i]);
-        assert_true((expected[i] == 0) == (got[i] == 0)); /* nothing beside its place */
+        assert_true((expected[i] == 0) == (got[i] == 0)); /* nothing was written elsewhere */
     }
     near("heads", got, expected, nq + nkv, 1.0 / BF16_PLACES);
     const void *card[] = {a.qkv, a.bias, a.q_norm, a.k_norm, a.angles, a.slots, a.q, a.kv};
@@ -222,7 +223,7 @@ static void heads_check(const head_case *c) {
         free(host[i]);
 }
 
-static void heads_are_turned_and_put_in_their_places(void **state) {
+static void heads_are_rotated_and_stored(void **state) {
     (void)state;
     static const head_case cases[] = {{ROPE_KIND_NEIGHBOURS, 64, 64, 9, 3, false, false},
                                       {ROPE_KIND_HALVES, 64, 64, 2, 1, true, false},
@@ -272,7 +273,7 @@ static void tops_come_in_order_with_ties(void **state) {
     int32_t ids[ROWS * K];
     fill(x, NULL, ROWS * VOCAB, 10, 20);
     for (int i = 0; i < VOCAB; i++)
-        x[VOCAB + i] = (float)(i % 3); /* row 1: many equals */
+        x[VOCAB + i] = (float)(i % 3); /* row 1: many equal values */
     float *card = to_card(x, sizeof x), *v = to_card(NULL, sizeof values);
     int32_t *id = to_card(NULL, sizeof ids);
     must(k_top(card, VOCAB, ROWS, K, v, id, NULL));
@@ -283,7 +284,7 @@ static void tops_come_in_order_with_ties(void **state) {
             int32_t id_k = ids[r * K + k];
             assert_true(id_k >= 0 && id_k < VOCAB);
             assert_true(values[r * K + k] == x[r * VOCAB + id_k]);
-            int before = 0; /* how many come before it */
+            int before = 0; /* tokens that come before it */
             for (int i = 0; i < VOCAB; i++) {
                 float a = x[r * VOCAB + i], b = values[r * K + k];
                 before += a > b || (a == b && i < id_k);
@@ -296,7 +297,7 @@ static void tops_come_in_order_with_ties(void **state) {
     cudaFree(id);
 }
 
-/* What a draw is made from: the same candidates and weights as on the host, whatever lies where. */
+/* k_draw returns the candidates and the weight that the host computes, wherever the largest are. */
 static void draws_have_the_hosts_candidates(void **state) {
     (void)state;
     enum { ROWS = 7, VOCAB = 50001, K = DRAWN_MOST };
@@ -307,9 +308,9 @@ static void draws_have_the_hosts_candidates(void **state) {
     for (size_t v = 0; v < BASE_COUNT(vocabs); v++) {
         int vocab = vocabs[v];
         for (int i = 0; i < vocab; i++) {
-            x[4 * vocab + i] = (float)(i % 5 - 2) * 0.0f; /* all are equal, some are -0 */
+            x[4 * vocab + i] = (float)(i % 5 - 2) * 0.0f; /* all equal, some -0 */
             x[5 * vocab + i] +=
-                i % TOP_STRIDE < K ? 100.0f : 0.0f; /* the largest with few threads */
+                i % TOP_STRIDE < K ? 100.0f : 0.0f; /* few threads read all of the largest */
         }
         drawn got[ROWS];
         float *card = to_card(x, sizeof *x * ROWS * (size_t)vocab);
@@ -388,7 +389,7 @@ static void attend_plain(const attend_case *c, const float *q, const float *kv, 
     free(s);
 }
 
-/* Attention of rows [from, to) of the case by the kernels, into out[(to - from), heads * d]. */
+/* Computes attention of rows [from, to) with the kernels, into out[(to - from), heads * d]. */
 static void attend_card(const attend_case *c, const uint16_t *q, const uint16_t *kv, int from,
                         int to, uint16_t *out) {
     int n = to - from;
@@ -437,7 +438,7 @@ static void attend_card(const attend_case *c, const uint16_t *q, const uint16_t 
     attend_plan_free(&p);
 }
 
-/* Sequences that share a prefix and part inside the first chunk, in the second, or not at all. */
+/* Makes sequences that share a prefix and diverge in the first chunk, in the second, or never. */
 static void attend_rows_make(attend_case *c, int longest) {
     static const int shared[] = {0, 9, 9, 3, 17, 17, 1};
     int32_t next = 0;
@@ -476,7 +477,7 @@ static void attend_check(attend_case *c) {
     snprintf(what, sizeof what, "attention d=%d heads=%d/%d window=%d", c->d, c->heads, c->kv_heads,
              c->window);
     near(what, got, expected, count, 1e-2);
-    for (int r = 0; r < c->rows; r += 1 + c->rows / 12) { /* the same bits without company */
+    for (int r = 0; r < c->rows; r += 1 + c->rows / 12) { /* alone, a row has the same bits */
         attend_card(c, q16, kv16, r, r + 1, alone);
         if (memcmp(alone, out + (size_t)r * width, width * 2) != 0)
             fail_msg("%s: row %d has other bits alone", what, r);
@@ -554,8 +555,9 @@ static void products_equal_plain_c(void **state) {
     }
 }
 
-/* test_kernels [--small [passes] | sessions]: what a checker can follow in a minute, the kernels
- * alone or with a few passes; or whole sessions alone. */
+/* test_kernels [--small [passes] | sessions]: --small runs the kernels only, or also a few passes,
+ * which a checker like compute-sanitizer completes in a minute; sessions runs only whole sessions.
+ * */
 int main(int argc, char **argv) {
     char why[200];
     if (!cuda_usable(0, why, sizeof why)) {
@@ -566,7 +568,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(norms_equal_plain_c),
         cmocka_unit_test(activations_equal_plain_c),
         cmocka_unit_test(angles_are_those_of_double),
-        cmocka_unit_test(heads_are_turned_and_put_in_their_places),
+        cmocka_unit_test(heads_are_rotated_and_stored),
         cmocka_unit_test(allowed_tokens_equal_plain_c),
         cmocka_unit_test(tops_come_in_order_with_ties),
         cmocka_unit_test(draws_have_the_hosts_candidates),

@@ -1,6 +1,6 @@
 /*
- * test_kernels_int.h - what the card's tests share: buffers on the card, numbers from a seed, and
- * how near is near.
+ * test_kernels_int.h - helpers of the CUDA tests: buffers on the card, random numbers, and
+ * comparison with a tolerance.
  */
 #ifndef KVASIR_TEST_KERNELS_INT_H
 #define KVASIR_TEST_KERNELS_INT_H
@@ -22,7 +22,7 @@ static inline void must(cudaError_t status) {
         fail_msg("CUDA: %s", cudaGetErrorString(status));
 }
 
-/* A copy on the card; NULL host: poisoned with 0xff, NaN in every type. */
+/* Copies `host` to new device memory; NULL: fills it with 0xff, which is NaN in f32 and bf16. */
 static inline void *to_card(const void *host, size_t bytes) {
     void *p = NULL;
     must(cudaMalloc(&p, bytes + 16));
@@ -66,7 +66,7 @@ static inline void fill(float *x, uint16_t *rounded, size_t n, uint64_t seed, fl
     }
 }
 
-/* |out - expected| / |expected|; NaN is never near. */
+/* Fails unless |out - expected| <= limit * |expected|; NaN always fails. */
 static inline void near(const char *what, const float *out, const float *expected, size_t n,
                         double limit) {
     double error = 0, size = 0;
@@ -76,7 +76,7 @@ static inline void near(const char *what, const float *out, const float *expecte
         size += (double)expected[i] * (double)expected[i];
     }
     if (!(sqrt(error) <= limit * sqrt(size)))
-        fail_msg("%s: off by %.3g of its size, %.3g is allowed", what, sqrt(error / size), limit);
+        fail_msg("%s: relative error %.3g, allowed is %.3g", what, sqrt(error / size), limit);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * test_sessions.c - whole sessions on the card, with a tokenizer and the scheduler: blocks that are
- * on their way, and draws from the likeliest tokens. On the card made of the host the streams'
- * order is tried by many seeds.
+ * test_sessions.c - whole sessions on the card, with a tokenizer and the scheduler: blocks that
+ * move between the card and host memory, and draws. On the emulated card many seeds vary the order
+ * of the streams.
  */
 #include "gpu_ahead.h"
 #include "session/session_int.h"
@@ -56,18 +56,18 @@ static void requests_yield_to_those_that_are_ready(void **state) {
     ahead_check(engine);
 }
 
-static void blocks_go_on_in_host_memory(void **state) {
+static void blocks_continue_in_host_memory(void **state) {
     (void)state;
     tiers_check(engine);
 }
 
-/* How blocks moved between the card and host memory, and how many of them under a part. */
+/* Blocks moved from and to host memory, and those of them that moved while a part was computing. */
 typedef struct moves {
     uint64_t in, in_ahead, out, out_ahead;
 } moves;
 
-/* All prompts in two rounds, on a card of `slots` blocks; the second finds them in one tier or the
- * other. */
+/* Runs all prompts twice on a card of `slots` blocks; the second round finds their KV on the card
+ * or in host memory. */
 static void rounds_do(int slots, int most, ahead_run *out, moves *m) {
     size_t block = LLM_BLOCK_TOKENS * llm_engine_info(engine)->kv_bytes_per_token;
     llm_session_options options = {.keep_logits = true,
@@ -81,7 +81,7 @@ static void rounds_do(int slots, int most, ahead_run *out, moves *m) {
         fail_msg("%s", e.message);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 2 * AHEAD_PROMPTS; i++)
-            ahead_submit(engine, s, i / 2); /* each twice, so that its KV is kept */
+            ahead_submit(engine, s, i / 2); /* submitted twice, so that its KV is kept */
         for (bool idle = false; !idle;) {
             llm_event ev;
             int count;
@@ -96,9 +96,9 @@ static void rounds_do(int slots, int most, ahead_run *out, moves *m) {
     llm_session_free(s);
 }
 
-/* The next prompts' blocks come while a part computes, and in whatever order the streams then run,
- * the bits are those of a session that has all its blocks on the card. */
-static void the_next_blocks_come_under_a_part(void **state) {
+/* The next prompts' blocks are prefetched while a part computes; in every order of the streams, the
+ * bits are those of a session with all its blocks on the card. */
+static void the_next_blocks_are_prefetched(void **state) {
     (void)state;
     enum { BATCHES = 3 };
     ahead_run plain = {0};
@@ -122,8 +122,8 @@ static void the_next_blocks_come_under_a_part(void **state) {
     card_order_given();
 #endif
     for (int i = 0; i < BATCHES; i++) {
-        print_message("%d slots: %" PRIu64 " of %" PRIu64 " blocks came under a part, %" PRIu64
-                      " of %" PRIu64 " left under one\n",
+        print_message("%d slots: %" PRIu64 " of %" PRIu64 " blocks came during a part, %" PRIu64
+                      " of %" PRIu64 " left during one\n",
                       14 + 4 * i, of[i].in_ahead, of[i].in, of[i].out_ahead, of[i].out);
         assert_true(of[i].in > 0 && of[i].in_ahead > 0 && of[i].out_ahead > 0);
     }
@@ -131,7 +131,7 @@ static void the_next_blocks_come_under_a_part(void **state) {
 
 enum { DRAWS = 12 };
 
-/* Free answers of several samplings, as text. */
+/* Generates unconstrained answers with several sampling settings, as text. */
 static void draw_all(char texts[DRAWS][128]) {
     static const llm_sampling samplings[] = {{.temperature = 0.7f, .top_p = 1},
                                              {.temperature = 5, .top_p = 1},
@@ -184,8 +184,8 @@ static void draws_are_those_from_all_logits(void **state) {
 
 const struct CMUnitTest session_tests[] = {
     cmocka_unit_test(requests_yield_to_those_that_are_ready),
-    cmocka_unit_test(blocks_go_on_in_host_memory),
-    cmocka_unit_test(the_next_blocks_come_under_a_part),
+    cmocka_unit_test(blocks_continue_in_host_memory),
+    cmocka_unit_test(the_next_blocks_are_prefetched),
     cmocka_unit_test(draws_are_those_from_all_logits),
 };
 const size_t session_tests_count = BASE_COUNT(session_tests);

@@ -1,10 +1,10 @@
 /*
- * reference.c - the forward pass as the models' papers define it, in plain f32: what the CPU and
+ * reference.c - the forward pass as the models' papers define it, in plain f32, that the CPU and
  * CUDA backends are compared with.
  *
- * Invariant: readable before fast. One function a step, all tokens of a sequence at once,
- * activations [n][width] row-major, nothing kept between passes. Every way in which architectures
- * differ is a field of model_config.
+ * Written for readability, not speed: one function per step, all tokens of a sequence at once,
+ * activations [n][width] row-major, nothing kept between passes. All differences between
+ * architectures are fields of model_config.
  *
  *   x += attention(norm(x))    x += feed_forward(norm(x))    logits = head(norm(x))
  */
@@ -18,7 +18,7 @@
 struct reference {
     const gguf *g;
     model_config c;
-    int sinks, window; /* streaming attention; window 0: all keys are seen */
+    int sinks, window; /* streaming attention; window 0: off */
 };
 
 /* The activations of one pass over n tokens. */
@@ -29,7 +29,7 @@ typedef struct pass {
     float *x;          /* [n][n_embd] the residual stream */
     float *h, *branch; /* [n][n_embd] a normed input, a branch's output */
     float *q, *att;    /* [n][n_heads * head_dim] */
-    float *q_sink;     /* as q, turned to where the sinks are seen from */
+    float *q_sink;     /* as q, rotated for the position from which it attends to sinks */
     float *k, *v;      /* [n][n_kv_heads * head_dim] */
     float *gate, *up;  /* [n][ffn] */
     float *scores;     /* [n] */
@@ -63,7 +63,7 @@ const model_config *reference_config(const reference *r) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* Sixteen partial sums, which compilers turn into vectors without reordering anything else. */
+/* With sixteen partial sums compilers can vectorise this without reordering other arithmetic. */
 static float dot(const float *a, const float *b, int n) {
     float sums[16] = {0};
     int i = 0;
@@ -78,8 +78,8 @@ static float dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, K
- * = W's dims[0]; adds a bias [rows] if there is one. */
+/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, where K is W's dims[0]; adds bias [rows] unless
+ * NULL. */
 static void multiply(const pass *p, const gguf_tensor *w, int first, int rows,
                      const gguf_tensor *bias, const float *x, int n, float *y) {
     int width = (int)w->dims[0];
@@ -113,8 +113,7 @@ static void rms_norm(const pass *p, const gguf_tensor *weight, const float *x, i
     }
 }
 
-/* Turns each pair of every head of x[n][heads * head_dim]
- * by its position's angle, no position beyond `last`. */
+/* Applies rope to every head of x[n][heads * head_dim], for position min(i, last) in row i. */
 static void rotate(const pass *p, float *x, int heads, int last) {
     const model_config *c = p->c;
     int half = c->rope_dims / 2;
@@ -155,13 +154,14 @@ static void softmax(float *x, int n) {
         x[i] /= sum;
 }
 
-/* A layer whose own window is no larger needs no sinks: it was trained without them. */
+/* True if streaming attention applies to the layer. A layer whose own window is not larger was
+ * trained without sinks and keeps that window. */
 static bool streams(const pass *p) {
     int window = config_layer_window(p->c, p->layer);
     return p->r->window > 0 && (window == 0 || window > p->r->window);
 }
 
-/* One query head at one position over the keys that it sees; out[head_dim]. */
+/* Attention of one query head at one position; out[head_dim]. */
 static void attend(const pass *p, int position, int head, float *out) {
     const model_config *c = p->c;
     size_t width = (size_t)c->head_dim, kv_width = (size_t)c->n_kv_heads * width;
@@ -210,7 +210,7 @@ static void project_qkv(const pass *p) {
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* x += the branch, normed first where the architecture does so. */
+/* x += the branch, after its post-norm if the architecture has one. */
 static void add_branch(const pass *p, const char *post_norm) {
     const model_config *c = p->c;
     if (c->post_norm)

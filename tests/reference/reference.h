@@ -1,10 +1,10 @@
 /*
- * reference.h - the reference forward pass: plain f32, one thread, no cache; what the backends are
- * compared with.
+ * reference.h - the reference forward pass that the backends are compared with: plain f32, one
+ * thread, no cache.
  *
- * Reads weights from the mapped file as it goes (a row is dequantised once per pass), so it needs
- * no memory but the activations of the tokens given. The gguf must outlive it. Thread-safe: a pass
- * touches only its own memory.
+ * Weights are read from the mapped file during a pass, each row dequantised once, so only the
+ * activations take memory. The gguf must outlive the reference. Passes may run concurrently: each
+ * has its own memory.
  */
 #ifndef KVASIR_REFERENCE_H
 #define KVASIR_REFERENCE_H
@@ -16,15 +16,16 @@ typedef struct reference reference;
 
 /* Fails as config_read does. */
 int reference_open(const gguf *g, reference **out, err *e);
-void reference_close(reference *r); /* NULL is fine */
+void reference_close(reference *r); /* `r` may be NULL */
 const model_config *reference_config(const reference *r);
 
-/* Streaming attention in passes to come: queries see the first `sinks` keys, as from position
- * min(p, sinks + window), and the latest `window`. window 0: all keys. Not while a pass runs. */
+/* Sets streaming attention for later passes: a query at position p attends to the first `sinks`
+ * keys, rotated as if it were at min(p, sinks + window), and to the latest `window` keys. window 0
+ * turns it off. Not while a pass runs. */
 void reference_set_streaming(reference *r, int sinks, int window);
 
-/* One pass over tokens[0..n) at positions 0 … n-1. Writes the logits of positions first … n-1:
- * logits[n - first][vocab], row-major. ERR_LIMIT: a token outside the vocabulary. */
+/* Runs tokens[0..n) at positions 0 … n-1 and writes the logits of positions first … n-1 to
+ * logits[n - first][vocab], row-major. ERR_LIMIT if a token is outside the vocabulary. */
 int reference_forward(const reference *r, const llm_token *tokens, int n, int first, float *logits,
                       err *e);
 

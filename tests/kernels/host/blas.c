@@ -1,15 +1,20 @@
 /*
- * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name
- * beside the tests.
+ * blas.c - an emulation of the cuBLASLt functions that gpu/ calls, in plain C, built as a library
+ * of the same name beside the tests.
  *
- * Six algorithms are offered: the first cuts its sums where the number of rows says so, the second
- * says that it splits K; neither may be taken. The others are offered for low products alone. The
- * third takes 32 rows or more and cuts all sums at one place, which none does that takes fewer; the
- * rest add in order: the fourth takes 32 rows or more, the others 64 or fewer, of which the fifth
- * begins its sums at what it adds to, not at 0: other bits, but only where a product adds. A product
- * is refused where the library would refuse it, or do another one: shapes, types and operations
- * that do not fit each other, memory that is too short, not the card's or not as aligned as the
- * library takes it to be. Each writes all over its workspace.
+ * It proposes six algorithms; the first two for every height, the others for low products only:
+ *
+ *   CUTS      splits each sum at a place that depends on the number of rows: must be rejected
+ *   SPLITS    reports split K: must be rejected
+ *   TALL_CUT  32 rows or more; splits every sum at one place, as no algorithm for fewer rows does
+ *   TALLER    32 rows or more; sums in order
+ * LOW_ONTO  64 rows or fewer; sums in order from the value it adds to, not from 0: other bits, but
+ *             only where a product adds
+ *   LOWER     64 rows or fewer; sums in order
+ *
+ * A product is rejected where the library would reject it or compute something else: shapes, types
+ * and operations that do not match; memory that is too short, not on the card or less aligned than
+ * the library assumes. Each algorithm overwrites its workspace.
  */
 #include <cublasLt.h>
 #include <stdio.h>
@@ -24,7 +29,7 @@ struct layout {
     int64_t ld;
 };
 
-/* What a product of the library is set up with. */
+/* The content of a cublasLtMatmulDesc_t. */
 struct description {
     cublasComputeType_t compute;
     cudaDataType_t scale;
@@ -34,7 +39,7 @@ struct description {
 enum { ALIGNMENT = 256, WORKSPACE = 4096, LOW = 64, LEAST = 32 };
 enum { CUTS, SPLITS, TALL_CUT, TALLER, LOW_ONTO, LOWER, ALGORITHMS };
 
-/* Does the algorithm take that many rows? */
+/* True if the algorithm supports this many rows. */
 static int takes(const cublasLtMatmulAlgo_t *algo, uint64_t rows) {
     return algo->data[0] <= SPLITS || (algo->data[0] <= TALLER ? rows >= LEAST : rows <= LOW);
 }
@@ -115,7 +120,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return n == wanted ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* [K, N] transposed times [K, rows] is [N, rows], bf16 with sums in f32; C is D's shape. */
+/* True for [K, N]ᵀ × [K, rows] = [N, rows] in bf16 with sums in f32, where C has D's shape. */
 static int is_product(const struct description *d, const struct layout *a, const struct layout *b,
                       const struct layout *c, const struct layout *out) {
     int described = d->compute == CUBLAS_COMPUTE_32F && d->scale == CUDA_R_32F &&
@@ -124,7 +129,7 @@ static int is_product(const struct description *d, const struct layout *a, const
                 (out->type == CUDA_R_32F || out->type == CUDA_R_16BF);
     int shaped = a->rows == b->rows && out->rows == a->cols && out->cols == b->cols &&
                  c->rows == out->rows && c->cols == out->cols;
-    /* columns one behind the other, each as aligned as tensor cores want it */
+    /* columns are contiguous, and aligned as tensor cores need them */
     int dense = a->ld == (int64_t)a->rows && b->ld == (int64_t)b->rows &&
                 out->ld == (int64_t)out->rows && c->ld == out->ld && a->rows % 8 == 0;
     return described && typed && shaped && dense;
@@ -189,8 +194,8 @@ struct product {
     const uint16_t *w, *a;
     void *out, *workspace;
     int n, k, rows;
-    int out_f32, adds, onto; /* onto: sums begin at what is added to */
-    int cut;                 /* where a sum is begun anew */
+    int out_f32, adds, onto; /* onto: sums start from the value that is added to */
+    int cut;                 /* index at which a second partial sum starts; -1: none */
 };
 
 static float widen(uint16_t x) {
@@ -206,7 +211,7 @@ static uint16_t narrow(float x) {
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* Rows of W become columns, so that one row of A meets many of them at a time. */
+/* Transposes W first, so that the inner loop runs over contiguous outputs. */
 static void product_run(void *ctx) {
     struct product *p = ctx;
     size_t n = (size_t)p->n, k = (size_t)p->k;
@@ -248,7 +253,7 @@ static int cut_of(const cublasLtMatmulAlgo_t *algo, int rows) {
     return algo->data[0] == CUTS ? (rows % 7 + 1) * 2 : algo->data[0] == TALL_CUT ? 8 : -1;
 }
 
-/* A captured product may run many times: its description is never freed. */
+/* The `product` is never freed, since a captured graph may run it many times. */
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
                               const void *w, cublasLtMatrixLayout_t wl, const void *a,
                               cublasLtMatrixLayout_t al, const void *beta, const void *c,
@@ -265,9 +270,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                card_holds(workspace, bytes, ALIGNMENT);
     if (!fits || !held) {
         fprintf(stderr, "card: a product %s\n",
-                fits ? "of memory that is short, not the card's or "
-                       "not aligned"
-                     : "that is none");
+                fits ? "with memory that is too short, not on the card or not aligned"
+                     : "with shapes, types or operations that do not match");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (!takes(algo, layout_of(al)->cols))

@@ -1,11 +1,11 @@
 /*
- * card.cc - a card made of the host: threads as fibers, streams as queues, memory with a guard page behind it.
+ * card.cc - an emulated card on the host: threads as fibers, streams as queues, memory with guard pages.
  *
- * Owns what card.h promises and the part of the CUDA runtime that gpu/ calls. Invariants: an operation of a stream runs
- * once, after those before it and after the events it waits for; in late order only when somebody waits; in an order of
- * its own by a seed, streams overtaking each other wherever no event holds them. What a card refuses or leaves undefined
- * is refused here, loudly (card_fail): launches beyond its limits, memory of the wrong kind, whatever may not happen
- * while a graph is captured, the host's hand in the card's memory.
+ * Implements card.h and the part of the CUDA runtime that gpu/ calls. Invariants: an operation of a stream runs once,
+ * after the ones before it and after the events it waits for; in late order only when something waits for it; in seeded
+ * order at random times, so that streams overtake each other where no event prevents it. What a real card rejects or
+ * leaves undefined is an error here (card_fail): launches beyond its limits, memory of the wrong kind, forbidden calls
+ * during a capture, host accesses to device memory.
  */
 #include "card.h"
 
@@ -36,7 +36,7 @@ struct pending_copy {
     size_t bytes;
 };
 
-/* Arrivals of the threads that are still alive; a round ends when all have arrived. */
+/* A barrier of the threads that have not returned yet; a round ends when all have arrived. */
 struct meeting {
     unsigned alive, arrived;
     uint64_t round;
@@ -53,9 +53,10 @@ struct fiber {
 };
 
 static card_timing timing;
-static bool late; /* the threads and copies of the kernel in hand */
+static bool late; /* order of the current kernel's threads and copies */
 static uint64_t chance;
-static unsigned eager, fickle; /* by the seed: in 8 enqueued steps that run one at once; in 32 steps that change streams */
+static unsigned eager;  /* seeded: chance in 8 that enqueueing an operation also runs one */
+static unsigned fickle; /* seeded: chance in 32 that the next operation may be of another stream */
 static std::deque<fiber> fibers; /* never moved */
 static jmp_buf home;
 static unsigned running, count, left;
@@ -64,7 +65,7 @@ static meeting whole;
 static meeting warps[32];
 static unsigned char exchanged[32][2][32][CARD_LANE];
 
-/* A number below `n`, the next by the seed (splitmix64). */
+/* The next random number below `n` (splitmix64). */
 static unsigned chance_below(unsigned n) {
     uint64_t bits = chance += 0x9e3779b97f4a7c15u;
     bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
@@ -104,7 +105,7 @@ static void fiber_go(unsigned i) {
     setcontext(&f.start);
 }
 
-/* The next thread that is not done: upwards, or downwards in late order. */
+/* The next thread that has not returned: in ascending order, or descending in late order. */
 static unsigned fiber_after(unsigned i) {
     do {
         i = late ? (i + count - 1) % count : (i + 1) % count;
@@ -222,7 +223,7 @@ static void kernel_run(dim3 grid, dim3 block, size_t shared, const std::function
             block_run();
             for (unsigned i = 0; i < 256; i++) {
                 if (memory[shared + i] != GUARD) {
-                    card_fail("a write behind shared memory");
+                    card_fail("a write past the end of shared memory");
                 }
             }
         }
@@ -232,7 +233,7 @@ static void kernel_run(dim3 grid, dim3 block, size_t shared, const std::function
 void card_copy_begin(void *to, const void *from, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(to) % bytes != 0 ||
         reinterpret_cast<uintptr_t>(from) % bytes != 0) {
-        card_fail("a copy that is not aligned");
+        card_fail("an unaligned copy");
     }
     if (late) {
         fibers[running].open.push_back({to, from, bytes});
@@ -259,7 +260,8 @@ void card_copy_wait(int open) {
 
 /* ---- streams ----------------------------------------------------------------------------------- */
 
-/* Of a stream or graph: something to run, or (`on`) a place in another stream to wait for. */
+/* An operation of a stream or graph: a function to run or, if `on` is set, a wait for operation `number` of that
+ * stream. */
 struct step {
     std::function<void()> run;
     CUstream_st *on;
@@ -287,15 +289,15 @@ struct CUgraphExec_st {
     std::vector<step> steps;
 };
 
-/* The runtime may be called from several threads: whoever runs, enqueues or waits holds it. */
+/* The runtime may be called from several threads: running, enqueueing and waiting hold this lock. */
 static std::recursive_mutex runtime;
 typedef std::lock_guard<std::recursive_mutex> holding;
 
 static CUstream_st standard;
 static std::vector<CUstream_st *> streams = {&standard};
-static cudaError_t sticky;            /* of the context for good */
-static const char *complaint;         /* why */
-static thread_local cudaError_t last; /* of the thread's last call that failed */
+static cudaError_t sticky;            /* set by card_fail: the error of every later call */
+static const char *complaint;         /* its text */
+static thread_local cudaError_t last; /* error of the thread's last failed call */
 
 void card_fail(const char *what) {
     fprintf(stderr, "card: %s\n", what);
@@ -316,7 +318,8 @@ static CUstream_st *stream_of(cudaStream_t s) {
 
 static void drain(CUstream_st *s, uint64_t number);
 
-/* The card's memory has a key of its own, where the processor has keys: a thread holds it while it is the card. */
+/* The memory protection key of device memory, if the processor has such keys. A thread has access only while it runs
+ * an operation of the card (as_card). */
 static int memory_key = -1;
 
 __attribute__((constructor)) static void memory_key_make() {
@@ -359,7 +362,8 @@ static bool is_ready(const CUstream_st *s) {
            (s->waiting.front().on == nullptr || s->waiting.front().on->done >= s->waiting.front().number);
 }
 
-/* One step of a stream that may go on; mostly of the one that went on last, so that a stream gets far ahead of others. */
+/* Runs one operation that is ready; mostly of the same stream as the last time, so that streams get far ahead of each
+ * other. */
 static void step_by_chance() {
     static CUstream_st *favourite;
     std::vector<CUstream_st *> ready;
@@ -409,7 +413,7 @@ void card_enqueue(cudaStream_t stream, std::function<void()> run) {
     enqueue(stream, {run, nullptr, 0});
 }
 
-/* Waiting is not allowed in a thread that captures a stream. */
+/* A thread that captures a stream must not wait or allocate. */
 static cudaError_t capture_refuses() {
     holding lock(runtime);
     for (CUstream_st *s : streams) {
@@ -424,7 +428,7 @@ static cudaError_t capture_refuses() {
 /* ---- launches ---------------------------------------------------------------------------------- */
 
 static std::map<const void *, size_t> shared_allowed;
-static std::set<const void *> loaded; /* kernels that ran, or wait to */
+static std::set<const void *> loaded; /* kernels that were launched */
 
 cudaError_t card_shared_allow(const void *f, size_t bytes) {
     holding lock(runtime);
@@ -439,13 +443,13 @@ static const char *launch_fault(const void *f, dim3 grid, dim3 block, size_t sha
     size_t threads = static_cast<size_t>(block.x) * block.y * block.z;
     auto allowed = shared_allowed.find(f);
     if (threads == 0 || threads > 1024 || block.y * block.z != 1) {
-        return "a block of more threads than a card takes, of none, or in planes";
+        return "a block with no threads, too many, or more than one dimension";
     }
     if (grid.x == 0 || grid.y == 0 || grid.z != 1 || grid.x > INT32_MAX || grid.y > 65535) {
-        return "a grid of more blocks than a card takes, of none, or in planes";
+        return "a grid with no blocks, too many, or three dimensions";
     }
     if (shared > 48 * 1024 && (allowed == shared_allowed.end() || allowed->second < shared)) {
-        return "a launch with more shared memory than its kernel was allowed";
+        return "a launch with more shared memory than its kernel is allowed";
     }
     return captured && loaded.count(f) == 0 ? "a kernel loaded while a graph is captured" : nullptr;
 }
@@ -494,7 +498,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
     streams.erase(std::find(streams.begin(), streams.end(), s));
     for (CUstream_st *other : streams) {
         for (step &next : other->waiting) {
-            if (next.on == s) { /* whose time has come */
+            if (next.on == s) { /* a drained stream: nothing is left to wait for */
                 next = {[] {}, nullptr, 0};
             }
         }
@@ -526,7 +530,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     return cudaSuccess;
 }
 
-/* An event recorded in a capture is a node of the graph: there is no time at which it came. */
+/* An event recorded during a capture is a node of the graph and never completes itself. */
 static cudaError_t event_refuses(cudaEvent_t e) {
     if (e->captured) {
         card_fail("a wait for an event of a capture");
@@ -548,19 +552,19 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) 
     *ms = 1;
     for (cudaEvent_t e : {begin, end}) {
         if (!e->timed || e->stream == nullptr || e->captured) {
-            card_fail("a time between events that have none");
+            card_fail("a time between events without timing");
             return cudaErrorInvalidResourceHandle;
         }
     }
     return cudaSuccess;
 }
 
-/* A stream that waits for an event of a capture becomes part of it: nothing of ours does. */
+/* On a real card a stream that waits for an event of a capture joins the capture; gpu/ never does that. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     holding lock(runtime);
     CUevent_st now = *e;
     if (now.stream != nullptr && (now.captured || stream_of(s)->capture != nullptr)) {
-        card_fail("a wait across the edge of a capture");
+        card_fail("a wait between a captured stream and one that is not");
         return cudaErrorStreamCaptureIsolation;
     }
     if (now.stream != nullptr) {
@@ -581,7 +585,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
     return cudaSuccess;
 }
 
-/* A capture that something broke gives no graph. */
+/* Returns no graph if the capture was invalidated. */
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
     holding lock(runtime);
     *out = nullptr;
@@ -634,7 +638,7 @@ struct allocation {
     bool device;
 };
 
-static std::map<const unsigned char *, allocation> allocations; /* by where they begin */
+static std::map<const unsigned char *, allocation> allocations; /* by start address */
 static size_t total_bytes = static_cast<size_t>(8) << 30, used_bytes;
 static long refuse_at = -1, asked;
 
@@ -642,13 +646,12 @@ void card_memory(size_t total) {
     total_bytes = total;
 }
 
-/* The n-th request for memory from now on is refused; -1: none. */
 void card_refuse(long n) {
     refuse_at = n;
     asked = 0;
 }
 
-/* Ends at a page that may not be touched; poisoned. */
+/* Allocates memory that is filled with 0xff and followed by an inaccessible page. */
 static cudaError_t allocate(void **out, size_t bytes, bool device) {
     holding lock(runtime);
     cudaError_t status = capture_refuses();
@@ -674,7 +677,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
     }
     as_card here;
     *out = map + whole_pages - room;
-    memset(*out, 0xff, bytes < (4u << 20) ? bytes : 0); /* the large stay untouched pages */
+    memset(*out, 0xff, bytes < (4u << 20) ? bytes : 0); /* large ones stay unfilled, which saves pages */
     allocations[map + whole_pages - room] = {map, whole_pages + page, bytes, device};
     used_bytes += device ? bytes : 0;
     return cudaSuccess;
@@ -688,7 +691,7 @@ static cudaError_t give_back(void *p, bool device) {
     cudaDeviceSynchronize();
     auto at = allocations.find(static_cast<unsigned char *>(p));
     if (at == allocations.end() || at->second.device != device) {
-        card_fail("freed memory that was never allocated, or not of this kind");
+        card_fail("a free of memory that was not allocated, or is of the other kind");
         return cudaErrorInvalidValue;
     }
     used_bytes -= at->second.device ? at->second.bytes : 0;
@@ -697,7 +700,7 @@ static cudaError_t give_back(void *p, bool device) {
     return cudaSuccess;
 }
 
-/* What memory the bytes from p on are; BROKEN: they outgrow their allocation. */
+/* The kind of the memory [p, p + bytes); BROKEN: it exceeds its allocation. */
 enum memory_kind { PAGEABLE, PINNED, DEVICE, BROKEN };
 
 static memory_kind kind_of(const void *p, size_t bytes, size_t *offset = nullptr) {
@@ -749,7 +752,7 @@ cudaError_t cudaMemGetInfo(size_t *left_bytes, size_t *total) {
     return sticky;
 }
 
-/* Is each side of the copy the memory that `kind` says it is? */
+/* True if both sides of the copy are memory of the kind that `kind` states; else fails the card. */
 static bool copy_fits(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
                       cudaMemcpyKind kind) {
     memory_kind left = kind_of(to, to_bytes), right = kind_of(from, from_bytes);
@@ -757,7 +760,7 @@ static bool copy_fits(const void *to, size_t to_bytes, const void *from, size_t 
          from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     bool fits = left != BROKEN && right != BROKEN && (left == DEVICE) == to_card && (right == DEVICE) == from_card;
     if (!fits) {
-        card_fail("a copy of other memory than it says, or beyond its end");
+        card_fail("a copy whose memory does not match its kind, or past its end");
     }
     return fits;
 }
@@ -775,7 +778,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
     return status != cudaSuccess ? status : sticky;
 }
 
-/* Memory that is not pinned is read before the call returns, and written before it does. */
+/* Pageable memory is read or written before the call returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t s) {
     holding lock(runtime);
@@ -818,7 +821,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s) {
     if (bytes > 0 && kind_of(to, bytes) != DEVICE) {
-        card_fail("a fill of memory that is not the card's, or beyond its end");
+        card_fail("a fill of memory that is not on the card, or past its end");
         return sticky;
     }
     card_enqueue(s, [=] { memset(to, value, bytes); });

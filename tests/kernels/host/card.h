@@ -1,13 +1,13 @@
 /*
- * card.h - CUDA's words for the host's compiler: kernels run as fibers, one for each thread of a
- * block.
+ * card.h - the parts of CUDA C++ that kernels use, for the host compiler: a kernel runs as one
+ * fiber per thread of a block.
  *
- * Included ahead of a kernel's source, whose launches CMake has rewritten into card_launch
- * (launches.sed). A block's threads take turns: a thread runs until it waits for its warp or its
- * block. What a card may do in any order is done here in one of three (card_order): early, where
- * copies and streams run as soon as they can, late, where they run as late as they may and threads
- * run backwards, or by a seed, where streams overtake each other. A missing barrier or wait shows
- * in one of them.
+ * Included ahead of a kernel's source, in which CMake has rewritten launches to card_launch
+ * (launches.sed). The threads of a block take turns: each runs until it waits for its warp or
+ * block. Where a real card may choose an order, three are available here (card_order): early,
+ * copies and streams run as soon as they can; late, they run as late as they may and threads run in
+ * descending order; seeded, streams overtake each other at random. A missing barrier or wait
+ * changes results in at least one of them.
  */
 #ifndef KVASIR_HOST_CARD_H
 #define KVASIR_HOST_CARD_H
@@ -40,12 +40,12 @@ using std::min;
 void card_launch(const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                  std::function<void()> body);
 
-/* What a kernel is known by. */
+/* The address that identifies a kernel. */
 template <typename... T> static inline const void *card_kernel(void (*f)(T...)) {
     return reinterpret_cast<const void *>(f);
 }
 
-/* A launch copies its arguments at once. */
+/* Binds a launch's arguments by value, as a launch copies them. */
 template <typename F, typename... T> static inline std::function<void()> card_bind(F f, T... args) {
     return [=] { f(args...); };
 }
@@ -54,8 +54,8 @@ template <typename F, typename... T> static inline std::function<void()> card_bi
 
 void __syncthreads();
 void card_sync_warp();
-/* What each lane of the warp gave, 64 bytes a lane;
- * valid until the lane's next but one exchange. */
+/* Exchanges up to CARD_LANE bytes between the lanes of the warp. Returns the bytes of all lanes,
+ * CARD_LANE per lane, valid until the lane's next exchange but one. */
 const unsigned char *card_exchange(const void *mine, size_t bytes);
 enum { CARD_LANE = 64 };
 
@@ -101,7 +101,7 @@ static inline unsigned atomicAdd(unsigned *p, unsigned more) {
     return before;
 }
 
-/* Shared memory beyond 48 KB is a kernel's only once it was asked for. */
+/* Allows a kernel's launches more than 48 KB of dynamic shared memory. */
 cudaError_t card_shared_allow(const void *kernel, size_t bytes);
 
 template <typename F>
@@ -109,7 +109,7 @@ static inline cudaError_t cudaFuncSetAttribute(F *f, cudaFuncAttribute, size_t b
     return card_shared_allow(card_kernel(f), bytes);
 }
 
-/* Copies into shared memory under way: done at once (early) or when they are waited for (late). */
+/* Asynchronous copies into shared memory: done at once (early) or when awaited (late). */
 void card_copy_begin(void *to, const void *from, size_t bytes);
 void card_copy_commit();
 void card_copy_wait(int open);

@@ -1,6 +1,6 @@
 /*
- * cuda_instructions.cuh - the instructions of gpu/cuda/cuda_instructions.cuh in plain C++, for the kernels' tests on the
- * host. Included first, so that its guard keeps the other out.
+ * cuda_instructions.cuh - the instructions of gpu/cuda/cuda_instructions.cuh in plain C++, for kernels on the emulated
+ * card. It is included first, so its include guard excludes the original.
  */
 #ifndef KVASIR_CUDA_INSTRUCTIONS_CUH
 #define KVASIR_CUDA_INSTRUCTIONS_CUH
@@ -17,7 +17,7 @@ static inline float card_half(uint32_t pair, int high) {
     return value;
 }
 
-/* One product with the fragments that the warp's lanes gave: a[4], b[2]. */
+/* Exchanges the lanes' fragments a[4] and b[2], and multiplies. */
 static inline void mma_16x8x16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
     const unsigned char *all = card_exchange(mine, sizeof mine);
