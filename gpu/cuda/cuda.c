@@ -325,7 +325,7 @@ static void cuda_kv_write(llm_engine *engine, void *work, int32_t block, const v
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
     status = status == cudaSuccess ? cuda_kv_put(&w->kv, block, in) : status;
-    w->broken = status != cudaSuccess ? status : w->broken;
+    w->copy_error = status != cudaSuccess ? status : w->copy_error;
 }
 
 static void *cuda_page(llm_engine *engine, void *work, int page) {
@@ -339,7 +339,7 @@ static void cuda_send(llm_engine *engine, void *work, int page, int32_t block) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
     status = status == cudaSuccess ? cuda_kv_send(&w->kv, page, block) : status;
-    w->broken = status != cudaSuccess ? status : w->broken;
+    w->copy_error = status != cudaSuccess ? status : w->copy_error;
 }
 
 const llm_backend backend_cuda = {

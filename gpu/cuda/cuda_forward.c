@@ -559,7 +559,7 @@ int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     (void)engine;
     cuda_work *w = work;
     int code = cuda_check(cudaSetDevice(w->s->device), "choosing the card", e);
-    code = code != 0 ? code : cuda_check(w->broken, "moving KV blocks", e);
+    code = code != 0 ? code : cuda_check(w->copy_error, "moving KV blocks", e);
     copies_reserve(w, p->ncopies);
     int want = 0;
     for (int first = 0; first < p->nrows && code == 0;) {

@@ -155,8 +155,8 @@ typedef struct cuda_kv {
     uint64_t clock;      /* counts uses of blocks */
     slot_rank *victims;  /* [slots]: eviction candidates, in the order of their last ranking */
     int nvictims, next_victim;
-    uint64_t fruitless; /* the clock when a prefetch last found no slot to evict */
-    int taken;          /* slots filled since the last part's blocks were requested */
+    uint64_t search_failed; /* the clock when a prefetch last found no slot to evict */
+    int taken;              /* slots filled since the last part's blocks were requested */
     host_tier host;
     int (*wanted)(const void *ctx, int32_t block); /* work_size.wanted */
     uint32_t (*life)(const void *ctx, int32_t block);
@@ -169,10 +169,10 @@ typedef struct cuda_kv {
     uint64_t trips;                /* trips ended, which is the last one's number */
     uint64_t needed;               /* the last trip that the current part's blocks depend on */
     uint64_t waited;               /* the last trip that the compute stream was made to wait for */
-    bool travelling;               /* copies were enqueued since the last trip ended */
+    bool trip_open;                /* copies were enqueued since the last trip ended */
     uint64_t part;                 /* number of the current part */
     bool computing;                /* the current part was enqueued and its end not yet awaited */
-    bool behind;                   /* `copy` already waits for the current part */
+    bool copy_waits;               /* `copy` already waits for the current part */
     cudaEvent_t computed;          /* the end of the current part */
     uint16_t *stages[CUDA_STAGES]; /* pinned, one block each */
     cudaEvent_t staged[CUDA_STAGES]; /* the end of the buffer's last copy */
@@ -231,8 +231,8 @@ typedef struct cuda_work {
 
     cuda_graph graphs[CUDA_GRAPHS];
     int ngraphs;
-    uint64_t graph_clock; /* counts uses of graphs */
-    cudaError_t broken;   /* error of a kv_write or kv_send, reported by the next pass */
+    uint64_t graph_clock;   /* counts uses of graphs */
+    cudaError_t copy_error; /* error of a kv_write or kv_send, reported by the next pass */
 } cuda_work;
 
 /* The current part of a pass: cuda_part.c fills it, cuda_forward.c runs it. */
@@ -257,7 +257,7 @@ typedef struct cuda_part {
  * engine->config's shape, for benchmarks. *digest covers the products' bits. */
 int cuda_load(llm_engine *engine, hash128 *digest, err *e);
 /* Allocates device memory that is freed with the engine; NULL and *e on failure. */
-void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e);
+void *cuda_engine_alloc(cuda_state *s, size_t bytes, const char *what, err *e);
 
 /* ---- cuda.c */
 /* Opens the device and loads the model. The caller has set the engine's config, mem, info.threads

@@ -251,16 +251,16 @@ static cudaError_t page_take(cuda_kv *kv, int32_t block) {
 /* ---- trips ----------------------------------------------------------------------------------- */
 
 /* Notes that a copy to or from the slot belongs to the current trip. */
-static void slot_travels(cuda_kv *kv, int32_t slot) {
-    kv->travelling = true;
+static void slot_join_trip(cuda_kv *kv, int32_t slot) {
+    kv->trip_open = true;
     if (kv->paged)
         kv->trip_of[slot] = kv->trips + 1;
 }
 
 static cudaError_t trip_end(cuda_kv *kv) {
-    if (!kv->travelling)
+    if (!kv->trip_open)
         return cudaSuccess;
-    kv->travelling = false;
+    kv->trip_open = false;
     kv->trips++;
     return cudaEventRecord(kv->ended[kv->trips % CUDA_TRIPS], kv->copy);
 }
@@ -282,7 +282,7 @@ cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream) {
 }
 
 void cuda_kv_end(cuda_kv *kv) {
-    kv->computing = kv->behind = false;
+    kv->computing = kv->copy_waits = false;
 }
 
 /* True if the running part uses the slot. */
@@ -292,9 +292,9 @@ static bool in_flight(const cuda_kv *kv, int32_t slot) {
 
 /* Makes the copy stream wait for the end of the running part. */
 static cudaError_t part_await(cuda_kv *kv) {
-    if (!kv->computing || kv->behind)
+    if (!kv->computing || kv->copy_waits)
         return cudaSuccess;
-    kv->behind = true;
+    kv->copy_waits = true;
     return cudaStreamWaitEvent(kv->copy, kv->computed, 0);
 }
 
@@ -315,7 +315,7 @@ static int by_rank(const void *a, const void *b) {
  * running part that the copy stream does not wait for. */
 static bool may_empty(const cuda_kv *kv, int32_t slot) {
     return kv->block_in[slot] >= 0 && kv->used[slot] != kv->clock &&
-           (kv->behind || !in_flight(kv, slot));
+           (kv->copy_waits || !in_flight(kv, slot));
 }
 
 static void slots_rank(cuda_kv *kv) {
@@ -357,7 +357,7 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     } else {
         cudaError_t status = page_take(kv, block);
         if (status == cudaSuccess) {
-            slot_travels(kv, slot);
+            slot_join_trip(kv, slot);
             status = cudaMemcpyAsync(page_at(kv, kv->host.page_of[block]), slot_at(kv, slot),
                                      block_bytes(kv), cudaMemcpyDeviceToHost, kv->copy);
         }
@@ -393,7 +393,7 @@ static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
     if (content && has_content(kv, block)) {
         kv->moved_in++;
         kv->in_ahead += kv->computing;
-        slot_travels(kv, slot);
+        slot_join_trip(kv, slot);
         status = cudaMemcpyAsync(slot_at(kv, slot), page_at(kv, kv->host.page_of[block]),
                                  block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
     }
@@ -459,9 +459,9 @@ static cudaError_t slot_free_in_budget(cuda_kv *kv, double below, bool *found) {
     if (pages_used_up(kv) && !is_soon(kv, kv->host.reclaimed))
         pages_reclaim(kv);
     *found = false;
-    int32_t slot = victim_find(kv, below, !is_soon(kv, kv->fruitless));
+    int32_t slot = victim_find(kv, below, !is_soon(kv, kv->search_failed));
     if (slot < 0 || (pages_used_up(kv) && !is_unowned(kv, kv->block_in[slot]))) {
-        kv->fruitless = kv->clock;
+        kv->search_failed = kv->clock;
         return cudaSuccess;
     }
     *found = true;
@@ -535,7 +535,7 @@ static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cu
     }
     if (status == cudaSuccess) {
         int32_t slot = cuda_kv_slot(kv, block);
-        slot_travels(kv, slot);
+        slot_join_trip(kv, slot);
         status = cudaMemcpyAsync(slot_at(kv, slot), pinned, block_bytes(kv), cudaMemcpyHostToDevice,
                                  kv->copy);
     }

@@ -35,7 +35,7 @@ typedef struct loader {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e) {
+void *cuda_engine_alloc(cuda_state *s, size_t bytes, const char *what, err *e) {
     void *p = NULL;
     if (cuda_check(cudaMalloc(&p, bytes), what, e) != 0)
         return NULL;
@@ -44,10 +44,10 @@ void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e) {
     return p;
 }
 
-static void *keep(loader *l, size_t bytes) {
+static void *weights_alloc(loader *l, size_t bytes) {
     if (l->code != 0)
         return NULL;
-    void *p = cuda_keep(l->s, bytes, "memory for the model's weights", l->e);
+    void *p = cuda_engine_alloc(l->s, bytes, "memory for the model's weights", l->e);
     l->code = p == NULL ? (int)l->e->code : 0;
     return p;
 }
@@ -102,7 +102,7 @@ static void rows_load(loader *l, tensor_rows source, size_t columns, uint16_t *t
 static uint16_t *matrix_load(loader *l, int rows, int columns, const tensor_rows *pieces,
                              int count) {
     size_t width = (size_t)columns, at = 0;
-    uint16_t *matrix = keep(l, (size_t)rows * width * sizeof(uint16_t));
+    uint16_t *matrix = weights_alloc(l, (size_t)rows * width * sizeof(uint16_t));
     if (matrix == NULL)
         return NULL;
     if (l->engine->file == NULL) {
@@ -151,7 +151,7 @@ static uint16_t *plain_load(loader *l, int layer, const char *name, int rows, in
 /* ---- vectors --------------------------------------------------------------------------------- */
 
 static float *floats_send(loader *l, const float *values, int n) {
-    float *out = keep(l, sizeof(float) * (size_t)n);
+    float *out = weights_alloc(l, sizeof(float) * (size_t)n);
     if (out != NULL) {
         check(l, cudaMemcpy(out, values, sizeof(float) * (size_t)n, cudaMemcpyHostToDevice),
               "copying a vector");

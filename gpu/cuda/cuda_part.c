@@ -213,7 +213,7 @@ static int padded(int n, bool graph) {
 }
 
 /* The work of the tasks, in blocks that they process. */
-static long blocks_met(const attend_list *tasks) {
+static long tasks_blocks(const attend_list *tasks) {
     long n = 0;
     for (int i = 0; i < tasks->count; i++)
         n += tasks->at[i].b1 - tasks->at[i].b0;
@@ -226,7 +226,7 @@ static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->levels = plan->levels;
     for (int l = 0; l < plan->levels; l++) {
         const attend_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
-        bool joins = wide->count > 0 && blocks_met(narrow) <= blocks_met(wide);
+        bool joins = wide->count > 0 && tasks_blocks(narrow) <= tasks_blocks(wide);
         s->wide[l] = padded(wide->count + (joins ? narrow->count : 0), graph);
         s->narrow[l] = padded(joins ? 0 : narrow->count, graph);
     }

@@ -51,7 +51,7 @@ static void rows_make(rows *r, uint64_t seed) {
 /* The state of the walk per row and query of its group: blocks processed in each chunk, whether a
  * state was stored, and whether the output was written. */
 typedef struct walker {
-    int met[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS];
+    int processed[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS];
     bool stored[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS], answered[MAX_ROWS][GROUPS];
 } walker;
 
@@ -63,11 +63,11 @@ static void task_walk(const attend_plan *p, const rows *r, int group, const atte
     for (int i = t->first_query; i < t->first_query + t->queries; i++) {
         int row = t->first_row + i / group, head = i % group, position = r->row[row].position;
         assert_true(t->least_position <= position && position / ATTEND_BLOCK >= t->b0);
-        assert_int_equal(w->met[row][head][chunk], t->b0 - chunk * ATTEND_CHUNK_BLOCKS);
+        assert_int_equal(w->processed[row][head][chunk], t->b0 - chunk * ATTEND_CHUNK_BLOCKS);
         assert_true(level == 0 || w->stored[row][head][chunk]);
         for (int b = t->b0; b < t->b1 && b <= position / ATTEND_BLOCK; b++) {
             assert_int_equal(p->blocks[t->blocks_at + b - t->b0], r->row[row].table[b]);
-            w->met[row][head][chunk]++;
+            w->processed[row][head][chunk]++;
         }
         if (position < ATTEND_CHUNK && position / ATTEND_BLOCK < t->b1) {
             assert_false(w->answered[row][head]);
@@ -97,7 +97,7 @@ static void attend_plan_check(const attend_plan *p, const rows *r, int group) {
         for (int head = 0; head < group; head++) {
             for (int c = 0; c < chunks; c++) {
                 int want = BASE_MIN(ATTEND_CHUNK_BLOCKS, last + 1 - c * ATTEND_CHUNK_BLOCKS);
-                assert_int_equal(w->met[row][head][c], want);
+                assert_int_equal(w->processed[row][head][c], want);
                 assert_true(chunks == 1 || w->stored[row][head][c]);
             }
             assert_int_equal(w->answered[row][head], chunks == 1);

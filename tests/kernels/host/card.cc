@@ -37,7 +37,7 @@ struct pending_copy {
 };
 
 /* A barrier of the threads that have not returned yet; a round ends when all have arrived. */
-struct meeting {
+struct barrier {
     unsigned alive, arrived;
     uint64_t round;
 };
@@ -61,8 +61,8 @@ static std::deque<fiber> fibers; /* never moved */
 static jmp_buf home;
 static unsigned running, count, left;
 static const std::function<void()> *kernel;
-static meeting whole;
-static meeting warps[32];
+static barrier whole;
+static barrier warps[32];
 static unsigned char exchanged[32][2][32][CARD_LANE];
 
 /* The next random number below `n` (splitmix64). */
@@ -113,7 +113,7 @@ static unsigned fiber_after(unsigned i) {
     return i;
 }
 
-static void here(unsigned i) {
+static void thread_enter(unsigned i) {
     threadIdx = {i, 0, 0};
 }
 
@@ -125,44 +125,44 @@ static void yield() {
     if (_setjmp(fibers[me].at) == 0) {
         fiber_go(next);
     }
-    here(me);
+    thread_enter(me);
 }
 
-static void release(meeting &m) {
+static void barrier_release(barrier &m) {
     if (m.arrived == m.alive) {
         m.arrived = 0;
         m.round++;
     }
 }
 
-static void meet(meeting &m) {
+static void barrier_wait(barrier &m) {
     uint64_t round = m.round;
     m.arrived++;
-    release(m);
+    barrier_release(m);
     while (m.round == round) {
         yield();
     }
 }
 
 void __syncthreads() {
-    meet(whole);
+    barrier_wait(whole);
 }
 
 void card_sync_warp() {
-    meet(warps[running / 32]);
+    barrier_wait(warps[running / 32]);
 }
 
 const unsigned char *card_exchange(const void *mine, size_t bytes) {
     unsigned warp = running / 32, side = fibers[running].exchanges++ % 2;
     memcpy(exchanged[warp][side][running % 32], mine, bytes);
-    meet(warps[warp]);
+    barrier_wait(warps[warp]);
     return &exchanged[warp][side][0][0];
 }
 
 static void fiber_main() {
     for (;;) {
         unsigned me = running;
-        here(me);
+        thread_enter(me);
         (*kernel)();
         fiber &f = fibers[me];
         card_copy_commit();
@@ -170,8 +170,8 @@ static void fiber_main() {
         f.done = true;
         whole.alive--;
         warps[me / 32].alive--;
-        release(whole);
-        release(warps[me / 32]);
+        barrier_release(whole);
+        barrier_release(warps[me / 32]);
         if (_setjmp(f.at) == 0) {
             if (--left == 0) {
                 _longjmp(home, 1);
@@ -683,7 +683,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
     return cudaSuccess;
 }
 
-static cudaError_t give_back(void *p, bool device) {
+static cudaError_t memory_free(void *p, bool device) {
     holding lock(runtime);
     if (p == nullptr) {
         return cudaSuccess;
@@ -739,11 +739,11 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 }
 
 cudaError_t cudaFree(void *p) {
-    return give_back(p, true);
+    return memory_free(p, true);
 }
 
 cudaError_t cudaFreeHost(void *p) {
-    return give_back(p, false);
+    return memory_free(p, false);
 }
 
 cudaError_t cudaMemGetInfo(size_t *left_bytes, size_t *total) {
