@@ -81,8 +81,7 @@ static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int 
     }
 }
 
-/* Plans rows [from, to) from block b0 to the end of the chunk; all reach b0 and share that block.
- * */
+/* Plans rows [from, to), which all reach block b0 and share it, from b0 to the end of the chunk. */
 static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end, int level) {
     attend_plan *p = pl->p;
     int longest;

@@ -255,8 +255,7 @@ int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
-/* The data that a plan is tested with. `expected` is the reference algorithm's output for all rows.
- * */
+/* The data that a plan is tested with; `expected` is the reference algorithm's output. */
 typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;

@@ -3,7 +3,7 @@
  *
  *   out [rows, N]  = A [rows, K] bf16 × W [N, K]ᵀ bf16 (+ out, where the plan adds), sums in f32
  *
- * A plan stands for one (N, K, cuda_gemm_out). A reference algorithm defines its bits: the first
+ * A plan is one (N, K, cuda_gemm_out). A reference algorithm defines its bits: the first
  * that the library proposes for tall products (or, if none qualifies, for lower ones) which uses no
  * split K and no reduction, produces the same bits for a row of random data at every height it
  * supports and at every row offset, and for which each range of heights has an algorithm with these

@@ -8,9 +8,9 @@
  * block that nothing owns any more is dropped; others are copied to host memory until they are
  * needed again. Blocks read from and written to the store also go through pinned memory. All copies
  * are enqueued on one stream, in order: once a slot or page has been copied out, a later copy may
- * overwrite it. Invariants: a block is on the card, in host memory, or never written; no part is
- * running between parts; while one runs, a slot that it uses is evicted only after the copy stream
- * was made to wait for its end.
+ * overwrite it. Invariants: a block is on the card, in host memory, or never written; at most one
+ * part runs at a time; while it runs, a slot that it uses is evicted only after the copy stream was
+ * made to wait for its end.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int l
     kv->host.chunk_pages = (int)BASE_MAX(CHUNK_BYTES / block_bytes(kv), (size_t)1);
     int code = cuda_check(slots_new(kv, BASE_MIN(most, first), BASE_MIN(most, least_slots)),
                           "memory for KV blocks", e);
-    kv->most = kv->slots < BASE_MIN(most, first) ? kv->slots : most; /* there was no more */
+    kv->most = kv->slots < BASE_MIN(most, first) ? kv->slots : most; /* memory was short */
     return code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
 }
 
@@ -111,8 +111,7 @@ static void paging_begin(cuda_kv *kv) {
     }
 }
 
-/* Grows the pool to kv->most slots and copies their content; keeps the old pool if memory is short.
- * */
+/* Grows the pool to kv->most slots, keeping its content; no change if memory is short. */
 static cudaError_t pool_grow(cuda_kv *kv) {
     uint16_t *old = kv->pool;
     int slots = kv->slots;
@@ -331,8 +330,7 @@ static void slots_rank(cuda_kv *kv) {
 
 /* Returns the slot whose block is worth least, if it is worth less than `below`; else -1. A ranking
  * stays valid for slots that were not used since, except that some blocks may be wanted less now,
- * so it serves for up to 1/32 of the slots. `again`: rank all slots anew if the ranking is used up.
- * */
+ * so it serves for up to 1/32 of the slots. `again`: rank all slots anew once that is used up. */
 static int32_t victim_find(cuda_kv *kv, double below, bool again) {
     int most = kv->slots / 32 + 1;
     for (int round = 0; round <= again; round++) {

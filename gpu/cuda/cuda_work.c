@@ -21,8 +21,7 @@ static int round_rows(int rows) {
     return (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
 }
 
-/* A device buffer of a session: its pointer, and its size as bytes per row, per state, and fixed.
- * */
+/* A device buffer of a session: its pointer, and its bytes per row, per state, and fixed. */
 typedef struct device_buffer {
     void **at;
     size_t per_row, per_state, fixed;

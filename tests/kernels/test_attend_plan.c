@@ -147,8 +147,7 @@ static void a_shared_prefix_is_processed_together(void **state) {
     free(r);
 }
 
-/* Copies run level by level, in any order within a level, have the effect of their original order.
- * */
+/* Copies run level by level, in any order within a level, have the effect of their given order. */
 static void copies_keep_their_order(void **state) {
     (void)state;
     enum { BLOCKS = 24, COPIES = 40 };

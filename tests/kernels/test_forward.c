@@ -367,8 +367,7 @@ static void prompts_of_two_chunks_are_not_cut(void **state) {
     fixture_close(&f);
 }
 
-/* A captured graph holds the pool's address: after the pool moved, the same step is captured again.
- * */
+/* A captured graph holds the pool's address: when the pool moves, the step is captured again. */
 static void graphs_follow_the_pool(void **state) {
     (void)state;
     fixture f;

@@ -137,8 +137,7 @@ enum { HEAD_ROWS = 5, HEAD_BLOCKS = 3 };
 
 static const int32_t head_slots[HEAD_ROWS] = {40, 0, -1, 95, 63};
 
-/* Bias, norm and rope of one head, as the models' papers define them; angles: cosines, then sines.
- * */
+/* Bias, norm and rope of one head, as in the models' papers; angles: cosines, then sines. */
 static void head_plain(const head_case *c, const float *in, const float *bias, const float *weight,
                        const float *angles, float *out) {
     int half = c->rope_dims / 2;
@@ -556,8 +555,7 @@ static void products_equal_plain_c(void **state) {
 }
 
 /* test_kernels [--small [passes] | sessions]: --small runs the kernels only, or also a few passes,
- * which a checker like compute-sanitizer completes in a minute; sessions runs only whole sessions.
- * */
+ * which a checker like compute-sanitizer completes in a minute; sessions runs sessions only. */
 int main(int argc, char **argv) {
     char why[200];
     if (!cuda_usable(0, why, sizeof why)) {
