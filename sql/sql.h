@@ -254,10 +254,10 @@ typedef enum expr_kind {
     EXPR_CASE,
     EXPR_CAST, /* args[0] to `type`; an error at run time when it does not convert */
     EXPR_IN,   /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
-    /* args: a volatile value, drawn once a row, and what is made of it, where EXPR_DRAWN stands for
-     * it: the operand of CASE and of BETWEEN */
-    EXPR_ONCE,
-    EXPR_DRAWN
+    /* args: value, body. Evaluates a volatile value once per row and then the body, in which
+     * EXPR_LET_VAR is that value: the operand of CASE and BETWEEN, which the body uses twice */
+    EXPR_LET,
+    EXPR_LET_VAR
 } expr_kind;
 
 /* clang-format off */
@@ -391,7 +391,7 @@ typedef enum rel_kind {
     /* left: computed once, read by every reference with the same share number (CTE used twice);
      * columns by position -> new ids, so that each reference has its own */
     REL_SHARED,
-    REL_NUMBER, /* left: adds an INTEGER column, 1, 2, … in input order */
+    REL_ROW_NUMBER, /* left: adds an INTEGER column, 1, 2, … in input order */
     /* left: adds a column for each window function; rows stay in input order */
     REL_WINDOW,
     /* left, then right again and again, each time over the rows that came last (REL_WORKING), until
@@ -593,7 +593,7 @@ struct rel {
         } shared;
         struct {
             int id;
-        } number;
+        } row_number;
         struct {
             int number;
             bool distinct; /* UNION: a row that came before comes no more */

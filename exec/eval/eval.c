@@ -81,22 +81,22 @@ static void scatter(const eval_env *v, operand *out, int n, const operand *from,
 
 /* ---- some rows of a batch -------------------------------------------------------------------- */
 
-/* Gathers the columns that x reads, and the drawn value, at rows[0..count). */
+/* Gathers the columns that x reads, and the let_value value, at rows[0..count). */
 static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out,
-                        operand *drawn) {
+                        operand *let_value) {
     if (x->kind == EXPR_COLUMN) {
         const column *from = &v->in->cols[x->column.slot];
         column *c = &out->cols[x->column.slot];
         if (!c->i && from->type != TYPE_NULL)
             column_gather(c, v->mem, from, rows, count);
     }
-    if (x->kind == EXPR_DRAWN && v->drawn && !drawn->c.i) {
-        *drawn = *v->drawn;
-        if (drawn->step == 1)
-            column_gather(&drawn->c, v->mem, &v->drawn->c, rows, count);
+    if (x->kind == EXPR_LET_VAR && v->let_value && !let_value->c.i) {
+        *let_value = *v->let_value;
+        if (let_value->step == 1)
+            column_gather(&let_value->c, v->mem, &v->let_value->c, rows, count);
     }
     for (int k = 0; k < x->nargs; k++)
-        gather_used(v, x->args[k], rows, count, out, drawn);
+        gather_used(v, x->args[k], rows, count, out, let_value);
 }
 
 /* Evaluates x over only the rows rows[0..count) of the input. */
@@ -107,14 +107,15 @@ static int eval_narrow(const eval_env *v, const expr *x, const int *rows, int co
         return eval_any(v, x, out);
     batch some = {.rows = count, .ncols = v->in->ncols, .mem = v->mem};
     some.cols = ARENA_ARRAY(v->mem, column, BASE_MAX(some.ncols, 1));
-    operand drawn = {0};
-    gather_used(v, x, rows, count, &some, &drawn);
-    eval_env narrow = {.in = &some, .mem = v->mem, .e = v->e, .drawn = v->drawn ? &drawn : NULL};
+    operand let_value = {0};
+    gather_used(v, x, rows, count, &some, &let_value);
+    eval_env narrow = {
+        .in = &some, .mem = v->mem, .e = v->e, .let_value = v->let_value ? &let_value : NULL};
     return eval_any(&narrow, x, out);
 }
 
 static bool eval_cannot_fail(const expr *x) {
-    if (x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_DRAWN)
+    if (x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_LET_VAR)
         return true;
     if (x->kind != EXPR_OP && x->kind != EXPR_IN)
         return false;
@@ -339,15 +340,15 @@ static void eval_slot(const eval_env *v, const expr *x, operand *out) {
         operand_null(v, x->type, out);
 }
 
-/* Evaluates the volatile args[0] once per row; EXPR_DRAWN in the body args[1] refers to it. May be
+/* Evaluates the volatile args[0] once per row; EXPR_LET_VAR in the body args[1] refers to it. May be
  * nested. */
-static int eval_once(const eval_env *v, const expr *x, operand *out) {
-    operand drawn;
-    int status = eval_any(v, x->args[0], &drawn);
+static int eval_let(const eval_env *v, const expr *x, operand *out) {
+    operand let_value;
+    int status = eval_any(v, x->args[0], &let_value);
     if (status)
         return status;
     eval_env body = *v;
-    body.drawn = &drawn;
+    body.let_value = &let_value;
     return eval_any(&body, x->args[1], out);
 }
 
@@ -369,10 +370,10 @@ int eval_any(const eval_env *v, const expr *x, operand *out) {
         return eval_cast(v, x, out);
     case EXPR_IN:
         return eval_in(v, x, out);
-    case EXPR_ONCE:
-        return eval_once(v, x, out);
-    case EXPR_DRAWN:
-        *out = *v->drawn;
+    case EXPR_LET:
+        return eval_let(v, x, out);
+    case EXPR_LET_VAR:
+        *out = *v->let_value;
         return 0;
     }
     return err_set(v->e, ERR_INTERNAL, "unknown expression kind %d", (int)x->kind);

@@ -20,7 +20,7 @@ typedef struct eval_env {
     const batch *in;
     arena *mem;
     err *e;
-    const operand *drawn; /* the value of the enclosing EXPR_ONCE, over the rows of `in` */
+    const operand *let_value; /* the value of the enclosing EXPR_LET, over the rows of `in` */
 } eval_env;
 
 /* eval.c */

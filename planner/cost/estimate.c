@@ -687,7 +687,7 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
     case REL_DISTINCT:
         e->rows = distinct_rows(r, left);
         break;
-    case REL_NUMBER:
+    case REL_ROW_NUMBER:
         e->columns[r->ncols - 1].distinct = e->rows;
         break;
     case REL_LLM:

@@ -64,7 +64,7 @@ double estimate_text_bytes(estimator *s, const expr *x, const rel *r) {
         return function_bytes(s, x, r);
     case EXPR_CASE:
         return case_bytes(s, x, r);
-    case EXPR_ONCE:
+    case EXPR_LET:
         return estimate_text_bytes(s, x->args[1], r);
     default:
         return sum_of(s, x, r);

@@ -649,7 +649,7 @@ static plan_node *build_node(builder *b, const rel *r) {
         break;
     case REL_SHARED:
         return build_shared(b, r);
-    case REL_NUMBER:
+    case REL_ROW_NUMBER:
         return build_unary(b, PLAN_NUMBER, r);
     case REL_WINDOW:
         return build_window(b, r);

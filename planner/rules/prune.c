@@ -199,7 +199,7 @@ static rel *prune_shared(pruner *p, rel *x, const id_set *wanted) {
 
 static rel *prune_number(pruner *p, rel *x, const id_set *wanted) {
     rel *left = prune(p, x->left, wanted);
-    return id_set_has(wanted, x->number.id) ? rel_over(p->r, x, left, NULL) : left;
+    return id_set_has(wanted, x->row_number.id) ? rel_over(p->r, x, left, NULL) : left;
 }
 
 /* Drops the functions that are not read, and the sort keys that only these need. */
@@ -250,7 +250,7 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
         return prune_join(p, x, wanted);
     case REL_SHARED:
         return prune_shared(p, x, wanted);
-    case REL_NUMBER:
+    case REL_ROW_NUMBER:
         return prune_number(p, x, wanted);
     case REL_WINDOW:
         return prune_window(p, x, wanted);

@@ -106,7 +106,7 @@ static rel *push_window(rule_ctx *r, rel *x, const conjuncts *above) {
 static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
     const rel *numbered = x->left;
     while (numbered &&
-           !(numbered->kind == REL_NUMBER && numbered->number.id == x->residual.group_id))
+           !(numbered->kind == REL_ROW_NUMBER && numbered->row_number.id == x->residual.group_id))
         numbered = numbered->left;
     if (!numbered)
         return stay(r, x, above);
@@ -312,7 +312,7 @@ static rel *push(rule_ctx *r, rel *x, const conjuncts *above) {
     case REL_SETOP:
         return push_setop(r, x, above);
     case REL_LLM:
-    case REL_NUMBER:
+    case REL_ROW_NUMBER:
         return push_below(r, x, above);
     case REL_WINDOW:
         return push_window(r, x, above);

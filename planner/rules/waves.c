@@ -368,7 +368,7 @@ static rel *ask(rule_ctx *r, rel *x, row_demand d) {
         return ask_group(r, x, d);
     case REL_DISTINCT:
         return rel_over(r, x, ask(r, x->left, below_distinct(r, x, d)), NULL);
-    case REL_NUMBER:
+    case REL_ROW_NUMBER:
     case REL_OUTER_RESIDUAL:
         return rel_over(r, x, ask(r, x->left, limit_alone(d)), NULL);
     case REL_SETOP:

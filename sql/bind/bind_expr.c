@@ -68,13 +68,13 @@ static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     *draw = expr_is_volatile(operand) ? operand : NULL;
     if (!*draw)
         return operand;
-    return expr_at(expr_new(b->mem, EXPR_DRAWN, operand->type, 0), operand->pos, operand->len);
+    return expr_at(expr_new(b->mem, EXPR_LET_VAR, operand->type, 0), operand->pos, operand->len);
 }
 
 static expr *let_over(binder *b, expr *draw, expr *x) {
     if (!draw || !x)
         return x;
-    expr *once = expr_new(b->mem, EXPR_ONCE, x->type, 2);
+    expr *once = expr_new(b->mem, EXPR_LET, x->type, 2);
     once->args[0] = draw;
     once->args[1] = x;
     return once;

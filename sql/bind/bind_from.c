@@ -500,7 +500,7 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
 static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
                                int n) {
     int group = new_id(b), matched = new_id(b);
-    left = rel_number(b->mem, left, group);
+    left = rel_row_number(b->mem, left, group);
     right = with_matched(b, right, matched);
     rel *r = rel_join(b->mem, JOIN_LEFT, left, right, plain);
     expr *is_match = expr_column(b->mem, matched, TYPE_BOOLEAN, STR("matched"));

@@ -37,8 +37,8 @@ bool expr_equal(const expr *a, const expr *b) {
         break;
     case EXPR_CASE:
     case EXPR_IN:
-    case EXPR_ONCE:
-    case EXPR_DRAWN:
+    case EXPR_LET:
+    case EXPR_LET_VAR:
         break;
     }
     for (int i = 0; i < a->nargs; i++)
@@ -48,7 +48,7 @@ bool expr_equal(const expr *a, const expr *b) {
 }
 
 bool expr_is_volatile(const expr *x) {
-    if (x->kind == EXPR_DRAWN || (x->kind == EXPR_FUNC && function_of(x->function)->is_volatile))
+    if (x->kind == EXPR_LET_VAR || (x->kind == EXPR_FUNC && function_of(x->function)->is_volatile))
         return true;
     for (int i = 0; i < x->nargs; i++)
         if (expr_is_volatile(x->args[i]))

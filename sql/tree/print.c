@@ -35,22 +35,22 @@ static const struct {
 };
 BASE_COVERS(operators, EXPR_OPS);
 
-static int tightness(const expr *x, const expr *drawn) {
-    if (x->kind == EXPR_ONCE)
+static int tightness(const expr *x, const expr *let_value) {
+    if (x->kind == EXPR_LET)
         return tightness(x->args[1], x->args[0]);
-    if (x->kind == EXPR_DRAWN && drawn)
-        return tightness(drawn, NULL);
+    if (x->kind == EXPR_LET_VAR && let_value)
+        return tightness(let_value, NULL);
     if (x->kind == EXPR_IN)
         return 4;
     return x->kind == EXPR_OP ? operators[x->op].tightness : 10;
 }
 
-static void print(const expr *x, const expr *drawn, buf *out);
+static void print(const expr *x, const expr *let_value, buf *out);
 
-static void print_argument(const expr *x, const expr *drawn, int least, buf *out) {
-    bool parentheses = tightness(x, drawn) < least;
+static void print_argument(const expr *x, const expr *let_value, int least, buf *out) {
+    bool parentheses = tightness(x, let_value) < least;
     buf_append_c(out, parentheses ? "(" : "");
-    print(x, drawn, out);
+    print(x, let_value, out);
     buf_append_c(out, parentheses ? ")" : "");
 }
 
@@ -60,17 +60,17 @@ static bool is_word_test(const expr *x) {
            (r->literal.type == TYPE_NULL || r->literal.type == TYPE_BOOLEAN);
 }
 
-static void print_op(const expr *x, const expr *drawn, buf *out) {
-    int mine = tightness(x, drawn);
+static void print_op(const expr *x, const expr *let_value, buf *out) {
+    int mine = tightness(x, let_value);
     if (x->nargs == 1) {
         buf_append_c(out, x->op == OP_NOT ? "NOT " : "-");
-        print_argument(x->args[0], drawn, mine + 1, out);
+        print_argument(x->args[0], let_value, mine + 1, out);
         return;
     }
-    print_argument(x->args[0], drawn, mine, out);
+    print_argument(x->args[0], let_value, mine, out);
     if ((x->op == OP_IS || x->op == OP_IS_NOT) && is_word_test(x)) {
         buf_append_c(out, x->op == OP_IS ? " IS " : " IS NOT ");
-        print(x->args[1], drawn, out);
+        print(x->args[1], let_value, out);
         return;
     }
     for (int i = 1; i < x->nargs; i++) {
@@ -78,19 +78,19 @@ static void print_op(const expr *x, const expr *drawn, buf *out) {
         buf_printf(out, " %s ", escape ? "ESCAPE" : operators[x->op].name);
         /* a AND (b AND c) needs none */
         bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT;
-        print_argument(x->args[i], drawn, chain ? mine : mine + 1, out);
+        print_argument(x->args[i], let_value, chain ? mine : mine + 1, out);
     }
 }
 
-static void print_list(expr **args, int n, const expr *drawn, buf *out) {
+static void print_list(expr **args, int n, const expr *let_value, buf *out) {
     for (int i = 0; i < n; i++) {
         buf_append_c(out, i ? ", " : "");
-        print(args[i], drawn, out);
+        print(args[i], let_value, out);
     }
 }
 
-/* `drawn`: what EXPR_DRAWN stands for. */
-static void print(const expr *x, const expr *drawn, buf *out) {
+/* `let_value`: what EXPR_LET_VAR stands for. */
+static void print(const expr *x, const expr *let_value, buf *out) {
     switch (x->kind) {
     case EXPR_LITERAL:
         value_print_sql(out, x->literal);
@@ -102,42 +102,42 @@ static void print(const expr *x, const expr *drawn, buf *out) {
             buf_printf(out, "#%d", x->column.id);
         break;
     case EXPR_OP:
-        print_op(x, drawn, out);
+        print_op(x, let_value, out);
         break;
     case EXPR_FUNC:
         buf_printf(out, "%s(", function_of(x->function)->name);
-        print_list(x->args, x->nargs, drawn, out);
+        print_list(x->args, x->nargs, let_value, out);
         buf_append_char(out, ')');
         break;
     case EXPR_CASE:
         buf_append_c(out, "CASE");
         for (int i = 0; i + 1 < x->nargs; i += 2) {
             buf_append_c(out, " WHEN ");
-            print(x->args[i], drawn, out);
+            print(x->args[i], let_value, out);
             buf_append_c(out, " THEN ");
-            print(x->args[i + 1], drawn, out);
+            print(x->args[i + 1], let_value, out);
         }
         buf_append_c(out, " ELSE ");
-        print(x->args[x->nargs - 1], drawn, out);
+        print(x->args[x->nargs - 1], let_value, out);
         buf_append_c(out, " END");
         break;
     case EXPR_CAST:
         buf_append_c(out, "CAST(");
-        print(x->args[0], drawn, out);
+        print(x->args[0], let_value, out);
         buf_printf(out, " AS %s)", type_name(x->type));
         break;
     case EXPR_IN:
-        print_argument(x->args[0], drawn, 5, out);
+        print_argument(x->args[0], let_value, 5, out);
         buf_append_c(out, " IN (");
-        print_list(x->args + 1, x->nargs - 1, drawn, out);
+        print_list(x->args + 1, x->nargs - 1, let_value, out);
         buf_append_char(out, ')');
         break;
-    case EXPR_ONCE:
+    case EXPR_LET:
         print(x->args[1], x->args[0], out);
         break;
-    case EXPR_DRAWN:
-        if (drawn)
-            print(drawn, NULL, out);
+    case EXPR_LET_VAR:
+        if (let_value)
+            print(let_value, NULL, out);
         break;
     }
 }
@@ -440,8 +440,8 @@ static void print_details(const rel *r, buf *out) {
     case REL_SHARED:
         buf_printf(out, " %d%s", r->shared.number, r->shared.kept ? " materialized" : "");
         break;
-    case REL_NUMBER:
-        buf_printf(out, " #%d", r->number.id);
+    case REL_ROW_NUMBER:
+        buf_printf(out, " #%d", r->row_number.id);
         break;
     case REL_WINDOW:
         print_windows(r, out);
@@ -487,7 +487,7 @@ static const char *const kind_names[] = {
     [REL_SORT] = "Sort",         [REL_LIMIT] = "Limit",
     [REL_DISTINCT] = "Distinct", [REL_SETOP] = "SetOp",
     [REL_LLM] = "LLM",           [REL_PIPELINE] = "Pipeline",
-    [REL_SHARED] = "Shared",     [REL_NUMBER] = "Number",
+    [REL_SHARED] = "Shared",     [REL_ROW_NUMBER] = "Number",
     [REL_WINDOW] = "Window",     [REL_RECURSIVE] = "Recursive",
     [REL_WORKING] = "Working",   [REL_OUTER_RESIDUAL] = "OuterResidual",
 };

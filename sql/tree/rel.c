@@ -100,8 +100,8 @@ void rel_set_columns(arena *a, rel *r) {
     case REL_WINDOW:
         set_window_columns(a, r);
         return;
-    case REL_NUMBER:
-        number = (rel_column){r->number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};
+    case REL_ROW_NUMBER:
+        number = (rel_column){r->row_number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};
         take_columns(a, r, &number, 1);
         return;
     default:
@@ -164,9 +164,9 @@ rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses) {
     return r;
 }
 
-rel *rel_number(arena *a, rel *left, int id) {
-    rel *r = rel_new(a, REL_NUMBER, left, NULL);
-    r->number.id = id;
+rel *rel_row_number(arena *a, rel *left, int id) {
+    rel *r = rel_new(a, REL_ROW_NUMBER, left, NULL);
+    r->row_number.id = id;
     rel_set_columns(a, r);
     return r;
 }

@@ -21,7 +21,7 @@ rel *rel_one_row(arena *a);
 rel *rel_filter(arena *a, rel *left, expr *predicate);
 rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
                bool mark_null);
-rel *rel_number(arena *a, rel *left, int id);
+rel *rel_row_number(arena *a, rel *left, int id);
 rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n);
 rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);
 rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset);
