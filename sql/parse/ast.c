@@ -1,9 +1,9 @@
 /*
  * ast.c - constructors of the syntax tree, called by the grammar.
  *
- * Invariant: every node knows its span of text and its depth; one deeper than AST_MAX_DEPTH ends
- * the parse with ERR_LIMIT. Leaves all meaning to the binder, but for what the spelling alone
- * decides: literals, flat chains, NOT x IN.
+ * Invariant: every node has its span of text and its depth; a node deeper than AST_MAX_DEPTH ends the
+ * parse with ERR_LIMIT. Interpretation is the binder's, except where the spelling decides it: values
+ * of literals, flat chains of AND, OR and ||, negated operators such as NOT IN.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ bool option_switch(const copy_option *o, bool *on) {
 
 /* ---- names and texts ------------------------------------------------------------------------- */
 
-/* The text between the quotes, doubled quotes made one. */
+/* The text between the quotes, with doubled quotes reduced to one. */
 static str unquote(arena *a, str s) {
     char quote = s.p[0];
     str inner = {s.p + 1, s.n - 2};
@@ -104,7 +104,7 @@ column_spec *column_spec_untyped(parser *p, token name) {
         return c;
     str n = {c->name.name.p, BASE_MIN(c->name.name.n, (size_t)60)};
     parser_fail(p, ERR_SYNTAX, name.pos, name.len, "column \"%.*s\" has no type", (int)n.n, n.p);
-    err_hint(p->error, "write it behind the name: %.*s TEXT, or INTEGER, REAL, BOOLEAN, BLOB",
+    err_hint(p->error, "add INTEGER, REAL, TEXT, BOOLEAN or BLOB after the name: %.*s TEXT",
              (int)n.n, n.p);
     return c;
 }
@@ -120,7 +120,7 @@ value_type type_of(parser *p, ident name) {
     if (meant)
         err_hint(p->error, "did you mean %s?", meant);
     else
-        err_hint(p->error, "types are INTEGER, REAL, TEXT, BOOLEAN and BLOB");
+        err_hint(p->error, "use INTEGER, REAL, TEXT, BOOLEAN or BLOB");
     return t;
 }
 
@@ -189,7 +189,7 @@ node *node_blob(parser *p, token t) {
     return node_value(p, t, (value){.type = TYPE_BLOB, .s = {bytes, n}});
 }
 
-/* Whole numbers beyond 64 bits become REAL, as in sqlite3 and psql's numeric. */
+/* Integers that do not fit 64 bits become REAL, as in sqlite3. */
 node *node_number(parser *p, token t) {
     node *n = node_new(p, NODE_LITERAL, t.pos, t.len);
     int64_t i;
@@ -200,7 +200,7 @@ node *node_number(parser *p, token t) {
     else if (parse_real(t.text, &r))
         n->literal = value_real(r);
     else
-        parser_fail(p, ERR_SYNTAX, t.pos, t.len, "not a number, or beyond what REAL holds");
+        parser_fail(p, ERR_SYNTAX, t.pos, t.len, "not a number, or out of the range of REAL");
     return n;
 }
 
@@ -246,8 +246,8 @@ node *node_unary(parser *p, expr_op op, token at, node *x) {
     return n;
 }
 
-/* a AND b AND c is one node of three: only chains written
- * without parentheses grow, so a chain's span never shrinks. */
+/* a AND b AND c is one node with three args. Only a chain written without parentheses is extended, so
+ * that its span never shrinks. */
 node *node_binary(parser *p, expr_op op, node *a, node *b) {
     bool chain = op == OP_AND || op == OP_OR || op == OP_CONCAT;
     if (chain && a->kind == NODE_OP && a->op == op && a->nargs >= 2) {
@@ -283,7 +283,7 @@ node *node_is(parser *p, bool negated, node *x, node *y) {
     return node_binary(p, negated ? OP_IS_NOT : OP_IS, x, y);
 }
 
-/* Rows become trees as deep as they are long. */
+/* The binder turns a row comparison into a tree as deep as the row is long. */
 enum { MOST_IN_ROW = 64 };
 
 node *node_row(parser *p, token open, node *first, const list *rest, token close) {
@@ -292,7 +292,7 @@ node *node_row(parser *p, token open, node *first, const list *rest, token close
     for (int i = 0; i < rest->n; i++)
         node_arg(p, n, rest->items[i]);
     if (n->nargs > MOST_IN_ROW)
-        parser_fail(p, ERR_LIMIT, n->pos, n->len, "a row of more than %d values", MOST_IN_ROW);
+        parser_fail(p, ERR_LIMIT, n->pos, n->len, "a row has more than %d values", MOST_IN_ROW);
     return n;
 }
 
@@ -304,7 +304,7 @@ node *node_between(parser *p, bool negated, node *x, node *low, node *high) {
     return node_not(p, negated, n);
 }
 
-/* A query in an expression. */
+/* Sets a node's subquery. */
 static void set_query(parser *p, node *n, query *q) {
     n->query = q;
     q->text = slice_of(p, q->pos, q->pos + q->len);
@@ -529,7 +529,7 @@ query *query_paren(query *q, token open, token close) {
     return q;
 }
 
-/* a UNION ALL b UNION ALL c is one chain: its length is no depth. */
+/* a UNION ALL b UNION ALL c is one chain of three terms and adds only one level of depth. */
 static bool is_chain(const query *q) {
     return q->kind == QUERY_SETOP && q->op == SETOP_UNION_ALL && !q->with.n && !q->order_by.n &&
            !q->limit && !q->offset;
@@ -539,7 +539,8 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     query *q = a;
     if (a->kind == QUERY_SETOP && a->depth == AST_MAX_DEPTH && !p->failed) {
         parser_fail(p, ERR_LIMIT, b->pos, b->len,
-                    "UNION, EXCEPT and INTERSECT join no more than some %d SELECTs", AST_MAX_DEPTH);
+                    "more than about %d SELECTs are combined by UNION, EXCEPT and INTERSECT",
+                    AST_MAX_DEPTH);
         err_hint(p->error, "UNION ALL joins any number: SELECT DISTINCT * FROM (… UNION ALL …)");
     }
     if (op != SETOP_UNION_ALL || !is_chain(a)) {
@@ -554,8 +555,8 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     return q;
 }
 
-/* A query that has an ORDER BY, LIMIT or WITH of its own,
- * in parentheses, keeps it: the new one goes around. */
+/* The query to which an outer ORDER BY, LIMIT or WITH is added: q, or, if q has its own in parentheses,
+ * a new query around it. */
 static query *query_wrap(parser *p, query *q) {
     if (!q->order_by.n && !q->limit && !q->offset)
         return q;
@@ -582,7 +583,7 @@ query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset
 }
 
 query *query_with(parser *p, token start, query *q, list *with, bool recursive) {
-    if (q->with.n) { /* WITH … (WITH … SELECT …): the inner one stays inside */
+    if (q->with.n) { /* WITH … (WITH … SELECT …): the inner WITH stays local */
         query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
         list_add(p->mem, &outer->items,
                  select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
@@ -650,8 +651,8 @@ void assign_row(parser *p, list *to, const list *columns, node *x) {
     int n = row ? x->nargs : 1;
     if (x->kind == NODE_SUBQUERY && columns->n > 1 && !p->failed) {
         parser_fail(p, ERR_UNSUPPORTED, x->pos, x->len,
-                    "several columns are not set from a subquery");
-        err_hint(p->error, "UPDATE … SET a = q.a, b = q.b FROM (SELECT …) AS q WHERE …");
+                    "setting several columns from one subquery is not supported");
+        err_hint(p->error, "write UPDATE … SET a = q.a, b = q.b FROM (SELECT …) AS q WHERE …");
     }
     if (n != columns->n)
         parser_fail(p, ERR_SYNTAX, x->pos, x->len, "%d column%s cannot be set to %d value%s",

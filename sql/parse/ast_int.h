@@ -1,9 +1,9 @@
 /*
- * ast_int.h - the syntax tree: what the grammar builds and the binder reads.
+ * ast_int.h - the syntax tree, which the grammar builds and the binder reads, and the parser's state.
  *
- * Names in it are as written, nothing is resolved. All of it lives in the arena of the statement.
- * Invariant: no tree is deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so whoever
- * walks it may recurse.
+ * Names are as written and unresolved. All nodes live in the statement's arena.
+ * Invariant: no tree is deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so that walks
+ * may recurse.
  */
 #ifndef KVASIR_AST_INT_H
 #define KVASIR_AST_INT_H
@@ -12,7 +12,7 @@
 
 enum { AST_MAX_DEPTH = 400 };
 
-/* A place in the text: bytes pos to pos + len. */
+/* A token: bytes [pos, pos + len) of the statement's text. */
 typedef struct token {
     str text; /* as written */
     int pos, len;
@@ -23,13 +23,13 @@ typedef struct list {
     int n, cap;
 } list;
 
-/* A name as written and where; n = 0: absent. */
+/* A name and its span; name.n = 0: absent. */
 typedef struct ident {
     str name; /* without quotes */
     int pos, len;
 } ident;
 
-/* A name in quotes is one, whatever word it is. */
+/* True if the name was quoted; a quoted keyword is a name. */
 static inline bool ident_quoted(ident i) {
     return i.len > (int)i.name.n;
 }
@@ -39,13 +39,13 @@ typedef struct node node;
 typedef struct window_spec window_spec;
 
 typedef enum node_kind {
-    NODE_LITERAL,  /* value; digits: as written, for the sign in front of the least INTEGER */
+    NODE_LITERAL,  /* literal; digits: a number as written, to negate the least INTEGER exactly */
     NODE_VARIABLE, /* name */
     NODE_COLUMN,   /* qualifier.name */
     NODE_STAR,     /* qualifier.* or * */
     NODE_DEFAULT,  /* DEFAULT in VALUES */
     NODE_OP,       /* op over args; AND, OR, CONCAT have two or more */
-    NODE_ROW,      /* (args): two values or more */
+    NODE_ROW,      /* (args): a row of two or more values */
     NODE_BETWEEN,  /* args: x, low, high; negated */
     NODE_IN,       /* args: x, items…, or args: x and query; negated */
     NODE_EXISTS,   /* query */
@@ -54,7 +54,7 @@ typedef enum node_kind {
     NODE_CAST,     /* args[0], type */
     NODE_CALL,     /* name(args); distinct, star, order_by, filter, over */
     NODE_LLM,      /* args: prompt, fields; names: their aliases; options; returns */
-    NODE_BOUND     /* bound: a column put in by the binder, never by the grammar */
+    NODE_BOUND     /* bound: a column that the binder substitutes; the grammar never creates it */
 } node_kind;
 
 typedef struct llm_option {
@@ -83,12 +83,12 @@ struct node {
     node **args;
     int cap;
     bool negated, distinct, star, has_operand, has_else;
-    list order_by; /* of order_item*: in an aggregate's parentheses */
+    list order_by; /* of order_item*: ORDER BY inside an aggregate's parentheses */
     node *filter;
     window_spec *over;
     query *query;
     value_type type;
-    ident *names; /* NODE_LLM: per argument, n = 0: no alias */
+    ident *names; /* NODE_LLM: alias of each argument; absent: none */
     list options; /* NODE_LLM: of llm_option* */
     llm_type returns;
     const expr *bound;
@@ -104,7 +104,7 @@ typedef struct order_item {
     bool descending, nulls_given, nulls_first;
 } order_item;
 
-/* A frame's bound; offset: of PRECEDING and FOLLOWING. */
+/* A frame's bound; offset: for PRECEDING and FOLLOWING. */
 typedef struct bound_spec {
     bound_kind kind;
     node *offset;
@@ -118,13 +118,13 @@ typedef struct frame_spec {
     int pos, len;
 } frame_spec;
 
-/* What follows OVER, or AS in the WINDOW clause. */
+/* The window after OVER, or after AS in the WINDOW clause. */
 struct window_spec {
     bool is_name;      /* OVER base, without parentheses */
-    ident base;        /* the window that it is, or goes on from; n = 0: none */
+    ident base;        /* the named window that it uses or extends; absent: none */
     list partition_by; /* of node* */
     list order_by;     /* of order_item* */
-    frame_spec *frame; /* NULL: none given */
+    frame_spec *frame; /* NULL: the default frame */
     int pos, len, depth;
 };
 
@@ -151,7 +151,7 @@ struct from_item {
     from_item *left, *right;
     node *on;
     list using_columns; /* of ident* */
-    ident natural;      /* the word; n = 0: it does not stand there */
+    ident natural;      /* the word NATURAL; absent: not written */
 };
 
 /* AS [NOT] MATERIALIZED */
@@ -162,7 +162,7 @@ typedef struct cte {
     ident name;
     list columns; /* of ident* */
     query *query;
-    bool recursive; /* it may read itself */
+    bool recursive; /* after WITH RECURSIVE: it may refer to itself */
 } cte;
 
 typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
@@ -170,7 +170,7 @@ typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
 struct query {
     query_kind kind;
     int pos, len;
-    str text; /* of one in an expression: by which GROUP BY knows it again */
+    str text; /* of a subquery in an expression: GROUP BY compares it as text */
     int depth;
     list with; /* of cte* */
     bool distinct;
@@ -183,7 +183,7 @@ struct query {
     node *qualify;
     list rows; /* QUERY_VALUES: of list* of node* */
     set_op op;
-    list terms;    /* QUERY_SETOP: of query*; two, or as many as a chain of UNION ALL has */
+    list terms;    /* QUERY_SETOP: of query*; two, or all of a UNION ALL chain */
     list order_by; /* of order_item* */
     node *limit, *offset;
 };
@@ -237,7 +237,7 @@ typedef enum ast_kind {
     AST_RENAME_COLUMN,
     AST_COPY_FROM,
     AST_COPY_TO,
-    AST_SIMPLE, /* BEGIN, COMMIT, ROLLBACK: `stmt` says which */
+    AST_SIMPLE, /* BEGIN, COMMIT, ROLLBACK: see `stmt` */
     AST_SET,
     AST_RESET,
     AST_SHOW,
@@ -260,7 +260,7 @@ struct ast {
     query *query;
     table_spec *table;
     column_spec *spec;
-    from_item *from; /* of UPDATE; NULL: none */
+    from_item *from; /* UPDATE … FROM; NULL: none */
     node *where, *value;
     node *llm; /* WARM, PIN */
     bool pin;
@@ -284,28 +284,27 @@ typedef struct parser {
     err *error;
     bool failed;
     ast *result;
-    token last, previous; /* the token at hand and the one before */
+    token last, previous; /* the current token and the one before it */
     int last_code, previous_code;
-    token first; /* of the statement */
-    int end;     /* of its last token but semicolons */
+    token first; /* first token of the statement */
+    int end;     /* end offset of its last token, ignoring semicolons */
     bool mentions_rowid, calls_model;
 } parser;
 
-/* foreign_syntax.c. What to write instead, where token `at`
- * was stumbled over; NULL: it is no known habit. */
-const char *habit_hint(const parser *p, int code, token at);
+/* foreign_syntax.c: a hint if token `at` is unexpected but valid in another dialect; else NULL. */
+const char *foreign_syntax_hint(const parser *p, int code, token at);
 
-/* parse.c: an expression alone (a DEFAULT or CHECK kept in the catalog). */
+/* parse.c: parses a single expression (a DEFAULT or CHECK stored in the catalog). */
 int sql_parse_expr(str text, arena *mem, node **out, err *e);
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected);
 
-/* lex.re: the token at text[at]: its code (0 at the end, TK_SPACE and TK_COMMENT for what the
- * parser skips, TK_ILLEGAL with *problem set for what is no token) and length. */
+/* lex.re: returns the code of the token at text[at] and its length: 0 at the end, TK_SPACE or
+ * TK_COMMENT for text that the parser skips, TK_ILLEGAL with *problem set to the error otherwise. */
 int sql_lex(str text, size_t at, size_t *length, const char **problem);
 enum { TK_SPACE = 1000, TK_COMMENT, TK_ILLEGAL };
 
-/* Whether an option is on: as its value says, or where it has none. false: the value is neither on
- * nor off. (ast.c) */
+/* ast.c: sets *on to the option's value, true if it has none. Returns false if the value is neither on
+ * nor off. */
 bool option_switch(const copy_option *o, bool *on);
 
 /* ---- ast.c: constructors that the grammar calls ---------------------------------------------- */
@@ -341,19 +340,19 @@ node *node_call_star(parser *p, token name, token end);
 node *node_ordered(parser *p, node *call, const list *order_by);
 node *node_filter(parser *p, node *call, node *condition, token end);
 node *node_over(parser *p, node *call, window_spec *over);
-/* token: NULL is no name; the lists and the frame may be NULL. */
+/* base: NULL if there is none; the lists and the frame may be NULL. */
 window_spec *window_new(parser *p, token *base, list *partition_by, list *order_by,
                         frame_spec *frame);
 window_spec *window_named(parser *p, token name);
 window_spec *window_paren(window_spec *w, token open, token close);
 window_def *window_def_new(parser *p, token name, window_spec *spec);
 bound_spec *bound_new(parser *p, bound_kind kind, node *offset, token start, token end);
-/* end: NULL is the current row. */
+/* to: NULL means CURRENT ROW. */
 frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec *from,
                       const bound_spec *to, frame_exclude exclude);
 node *node_llm(parser *p, token start, list *args, llm_type *returns, token end);
 
-/* LLM's arguments while they are parsed. */
+/* An argument of LLM() during parsing. */
 typedef struct llm_arg {
     node *value;
     ident alias, option;
@@ -370,7 +369,7 @@ query *query_select(parser *p, token start, bool distinct, list *items, from_ite
                     node *where, list *group_by, node *having);
 query *query_windows(parser *p, query *q, list *windows, node *qualify);
 query *query_values(parser *p, token start, list *rows);
-/* Adds (a, b) = (1, 2) to a SET, as a = 1, b = 2. */
+/* Appends the assignments of (a, b) = (1, 2) to a SET list, as a = 1 and b = 2. */
 void assign_row(parser *p, list *to, const list *columns, node *x);
 cte *cte_new(parser *p, token name, list *columns, query *q, cte_sharing sharing);
 
@@ -387,9 +386,9 @@ select_item *select_item_new(parser *p, node *value, token *alias);
 ast *ast_new(parser *p, ast_kind kind);
 ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict);
 value_type type_of(parser *p, ident name);
-/* LIMIT a, b: fails. */
+/* Reports LIMIT a, b as an error. */
 void limit_of_two(parser *p, token comma);
-/* A column's name where its type is missing: fails. */
+/* Reports a column definition without a type as an error. */
 column_spec *column_spec_untyped(parser *p, token name);
 str slice_of(parser *p, int from, int to);
 void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...)
@@ -398,7 +397,7 @@ void parser_fail(parser *p, err_code code, int pos, int len, const char *format,
 /* grammar.y */
 void *sql_grammarAlloc(void *(*allocate)(size_t));
 void sql_grammarFree(void *parser_, void (*release)(void *));
-int sql_grammarFallback(int code); /* what a keyword is elsewhere: TK_ID, or 0 */
+int sql_grammarFallback(int code); /* TK_ID for a keyword that can be a name, else 0 */
 void sql_grammar(void *parser_, int code, token t, parser *p);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * grammar.y - the grammar, for lemon. Its actions call the constructors of ast.c and decide nothing themselves.
+ * grammar.y - the SQL grammar, for lemon. Its actions only call the constructors of ast.c.
  *
- * The words listed as fallbacks are keywords only where the grammar wants them, names elsewhere; so are FILTER, OVER,
- * QUALIFY and WINDOW where parse.c sees that they are not meant; all others are reserved.
- * Leaves to the binder whatever needs a name resolved or a type known.
+ * The words listed as %fallback are keywords only where the grammar accepts them, and names elsewhere. FILTER, OVER,
+ * QUALIFY and WINDOW are names unless parse.c finds their syntax around them. All other keywords are reserved.
+ * The binder resolves names and types.
  */
 %name sql_grammar
 %token_prefix TK_
@@ -30,7 +30,7 @@ static int end_of(token t) {
 }
 
 %syntax_error {
-    int codes[YYNTOKEN], n = 0; /* what the parser would have taken here, for the message */
+    int codes[YYNTOKEN], n = 0; /* tokens that the grammar accepts here, for the hint */
     for (int code = 0; code < YYNTOKEN; code++)
         if (yy_find_shift_action((YYCODETYPE)code, yypParser->yytos->stateno) != YY_ERROR_ACTION)
             codes[n++] = code;
@@ -185,7 +185,7 @@ table_body(A) ::= column_spec(C). {
 table_body(A) ::= table_body(A) COMMA column_spec(C). { list_add(p->mem, &A->columns, C); }
 table_body(A) ::= table_body(A) COMMA constraint_name PRIMARY(K) KEY column_list(L). {
     if (A->primary_key.n)
-        parser_fail(p, ERR_BIND, K.pos, K.len, "a table has one primary key");
+        parser_fail(p, ERR_BIND, K.pos, K.len, "the table already has a primary key");
     A->primary_key = *L;
 }
 table_body(A) ::= table_body(A) COMMA constraint_name UNIQUE column_list(L). {
@@ -194,7 +194,7 @@ table_body(A) ::= table_body(A) COMMA constraint_name UNIQUE column_list(L). {
 table_body(A) ::= table_body(A) COMMA constraint_name CHECK LP expr(X) RP. {
     check_spec *c = ARENA_NEW(p->mem, check_spec);
     c->value = X;
-    c->sql = slice_of(p, X->pos, X->pos + X->len); /* without a comment behind it, which has no end */
+    c->sql = slice_of(p, X->pos, X->pos + X->len); /* without a trailing comment, which may lack its line end */
     list_add(p->mem, &A->checks, c);
 }
 constraint_name ::= .
@@ -231,13 +231,13 @@ column_spec(A) ::= column_spec(A) CHECK LP expr(X) RP. {
         (int)A->check_sql.n, A->check_sql.p, (int)sql.n, sql.p)) : sql;
 }
 column_spec(A) ::= column_spec(A) COLLATE(T) name. {
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "COLLATE is not offered: texts compare by their bytes");
+    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "COLLATE is not supported: texts compare by their bytes");
 }
 column_spec(A) ::= column_spec(A) REFERENCES(T) name column_list_opt. {
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "foreign keys are not offered");
+    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "foreign keys are not supported");
 }
 
-/* A type's name; its width, VARCHAR(20), is read and means nothing. */
+/* A type's name; a width as in VARCHAR(20) is accepted and ignored. */
 %type type {ident}
 %type type_name {token}
 type_name(A) ::= ID|STRINGNAME(X). { A = X; }
@@ -546,11 +546,11 @@ join_word(A) ::= INNER JOIN. { A = JOIN_INNER; }
 join_word(A) ::= LEFT outer JOIN. { A = JOIN_LEFT; }
 join_word(A) ::= RIGHT(T) outer JOIN. {
     A = JOIN_LEFT;
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "RIGHT JOIN is not offered: swap the tables and write LEFT JOIN");
+    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "RIGHT JOIN is not supported: swap the tables and write LEFT JOIN");
 }
 join_word(A) ::= FULL(T) outer JOIN. {
     A = JOIN_LEFT;
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "FULL JOIN is not offered: write the UNION ALL of two LEFT JOINs");
+    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "FULL JOIN is not supported: write the UNION ALL of two LEFT JOINs");
 }
 outer ::= .
 outer ::= OUTER.
@@ -588,7 +588,7 @@ qualify_opt(A) ::= QUALIFY expr(X). { A = X; }
 %type window {window_spec *}
 %type window_order {list *}
 %type frame_opt {frame_spec *}
-/* Nothing empty stands before a word that can be a name: it would be taken for one. */
+/* No empty rule may precede a keyword that can be a name: the parser would take it as a name. */
 window(A) ::= frame_opt(F). { A = window_new(p, NULL, NULL, NULL, F); }
 window(A) ::= ORDER BY order_list(O) frame_opt(F). { A = window_new(p, NULL, NULL, O, F); }
 window(A) ::= PARTITION BY expr_list(P) window_order(O) frame_opt(F). { A = window_new(p, NULL, P, O, F); }
@@ -648,7 +648,7 @@ limit(A) ::= LIMIT limit_value(X) COMMA(T) expr. {
 limit(A) ::= offset expr(Y). { A.limit = NULL; A.offset = Y; }
 limit(A) ::= offset expr(Y) LIMIT limit_value(X). { A.limit = X; A.offset = Y; }
 offset ::= OFFSET.
-offset ::= OFFSET_NUMBER. /* what parse.c makes of an OFFSET that is no alias */
+offset ::= OFFSET_NUMBER. /* an OFFSET that parse.c recognised as the clause, not an alias */
 %type limit_value {node *}
 limit_value(A) ::= expr(X). { A = X; }
 limit_value(A) ::= ALL. { A = NULL; }

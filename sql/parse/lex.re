@@ -1,12 +1,13 @@
 /*
- * lex.re - the lexer, for re2c: where a token ends and what it is. Owns no memory; words become keywords in keywords.c.
+ * lex.re - the lexer, for re2c: splits text into tokens without allocating. Keywords are looked up in keywords.c.
  *
- * Invariant: never reads at or beyond `limit` (the end reads as NUL), so a statement needs no terminator.
+ * Invariant: it never reads at or past `limit`, where it sees NUL, so the text needs no terminator.
  */
 #include "parse/ast_int.h"
 #include "grammar.h"
 
-/* Comments nest. The cursor stands behind the first slash and star; NULL: it never ends. */
+/* Returns the end of a comment whose opening slash and star precede `at`, or NULL if it is unterminated. Comments
+ * nest. */
 static const unsigned char *skip_comment(const unsigned char *at, const unsigned char *limit) {
     int depth = 1;
     while (at + 1 < limit) {
@@ -47,19 +48,19 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
     "/*" {
         const unsigned char *after = skip_comment(cursor, limit);
         *end = after ? after : limit;
-        *problem = "the comment never ends";
+        *problem = "unterminated comment";
         return after ? TK_COMMENT : TK_ILLEGAL;
     }
     "'" ([^'\x00] | "''")* "'" { *end = cursor; return TK_STRING; }
-    "'" ([^'\x00] | "''")* { *end = cursor; *problem = "the text never ends: its closing ' is missing"; return TK_ILLEGAL; }
+    "'" ([^'\x00] | "''")* { *end = cursor; *problem = "unterminated text: its closing ' is missing"; return TK_ILLEGAL; }
     [xX] "'" ([0-9A-Fa-f] [0-9A-Fa-f])* "'" { *end = cursor; return TK_BLOB; }
-    [xX] "'" [^'\x00]* "'"? { *end = cursor; *problem = "a blob is an even number of hexadecimal digits: X'00ff'"; return TK_ILLEGAL; }
+    [xX] "'" [^'\x00]* "'"? { *end = cursor; *problem = "not a blob: it needs an even number of hexadecimal digits, as in X'00ff'"; return TK_ILLEGAL; }
     '"' ([^"\x00] | '""')+ '"' { *end = cursor; return TK_STRINGNAME; }
     '"' '"' { *end = cursor; *problem = "a name cannot be empty"; return TK_ILLEGAL; }
-    '"' ([^"\x00] | '""')* { *end = cursor; *problem = "the name never ends: its closing \" is missing"; return TK_ILLEGAL; }
+    '"' ([^"\x00] | '""')* { *end = cursor; *problem = "unterminated name: its closing \" is missing"; return TK_ILLEGAL; }
     ":" letter (letter | digit)* { *end = cursor; return TK_VARIABLE; }
     digit+ | digit+ "." digit* exponent? | "." digit+ exponent? | digit+ exponent { *end = cursor; return TK_NUMBER; }
-    (digit+ | digit+ "." digit* | "." digit+) exponent? word { *end = cursor; *problem = "not a number; a text stands in single quotes"; return TK_ILLEGAL; }
+    (digit+ | digit+ "." digit* | "." digit+) exponent? word { *end = cursor; *problem = "not a number; write texts in single quotes"; return TK_ILLEGAL; }
     word { *end = cursor; return TK_ID; }
 
     "=>" { *end = cursor; return TK_ARROW; }
@@ -84,15 +85,15 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
 
     "\x00" {
         *end = cursor;
-        *problem = "a NUL byte has no place in SQL";
+        *problem = "unexpected NUL byte";
         return TK_ILLEGAL;
     }
-    "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "names are quoted with \""; return TK_ILLEGAL; }
-    "~" { *end = cursor; *problem = "there are no regular expressions: LIKE, ILIKE and GLOB take patterns"; return TK_ILLEGAL; }
-    ":" | "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "a variable is written :name"; return TK_ILLEGAL; }
-    "\\" { *end = cursor; *problem = "a shell command stands on a line of its own"; return TK_ILLEGAL; }
-    "&&" { *end = cursor; *problem = "AND is written as a word"; return TK_ILLEGAL; }
-    * { *end = cursor; *problem = "no SQL begins with this character"; return TK_ILLEGAL; }
+    "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "quote names with \""; return TK_ILLEGAL; }
+    "~" { *end = cursor; *problem = "regular expressions are not supported; use LIKE, ILIKE or GLOB"; return TK_ILLEGAL; }
+    ":" | "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "write variables as :name"; return TK_ILLEGAL; }
+    "\\" { *end = cursor; *problem = "write shell commands on a line of their own"; return TK_ILLEGAL; }
+    "&&" { *end = cursor; *problem = "unexpected &&; write AND"; return TK_ILLEGAL; }
+    * { *end = cursor; *problem = "unexpected character"; return TK_ILLEGAL; }
     */
 #undef PEEK
 }

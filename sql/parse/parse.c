@@ -1,8 +1,8 @@
 /*
- * parse.c - drives lexer and parser, and words their complaints: what is wrong, where, and what may
- * have been meant.
+ * parse.c - the parser's driver: feeds the lexer's tokens to the grammar and words syntax errors with
+ * position and hint.
  *
- * Invariant: the first error wins; after it nothing more is fed to the parser.
+ * Invariant: only the first error is reported; the parser gets no token after it.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
+/* The clause keyword that a word accepted as an alias misspells (FORM, WEHRE, GRUOP), or NULL. */
 static const char *clause_nearest(str word) {
     static const char *const clauses[] = {
         "FROM",  "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT",     "JOIN",   "LEFT",
@@ -26,7 +26,7 @@ static const char *clause_nearest(str word) {
     return str_nearest(word, clauses, BASE_COUNT(clauses));
 }
 
-/* The nearest of the keywords the parser would take here, else the nearest of all. */
+/* The nearest of the keywords that the grammar accepts here, else the nearest of all keywords. */
 static const char *nearest(str word, const int *expected, int nexpected) {
     const char *near_ones[256];
     size_t n = 0;
@@ -41,7 +41,7 @@ static const char *nearest(str word, const int *expected, int nexpected) {
     return found ? found : keyword_nearest(word);
 }
 
-/* "expected ON or USING", when there are few enough to be of help. */
+/* Hints "expected ON or USING" if at most FEW tokens are possible; returns whether it did. */
 static bool hint_expected(err *e, const int *expected, int nexpected) {
     enum { FEW = 4 };
     const char *words[FEW];
@@ -49,7 +49,7 @@ static bool hint_expected(err *e, const int *expected, int nexpected) {
     for (int i = 0; i < nexpected; i++) {
         const char *name = keyword_name(expected[i]);
         if (expected[i] == 0)
-            name = "the end";
+            name = "the end of the statement";
         if (!name)
             continue;
         if (n == FEW)
@@ -75,18 +75,18 @@ static bool ends_value(int code) {
     return code == TK_ID || code == TK_STRING || code == TK_NUMBER || code == TK_RP;
 }
 
-/* Two values side by side lack a comma; anything else, where a ) could stand, may lack that. */
+/* Two adjacent values lack a comma; anything else, where a ) is accepted, may lack the ). */
 static void hint_missing(parser *p, int code, const int *expected, int nexpected) {
     bool closing = false;
     for (int i = 0; i < nexpected; i++)
         closing = closing || expected[i] == TK_RP;
     if (ends_value(p->previous_code) && ends_value(code) && code != TK_RP)
-        err_hint(p->error, "is a comma missing before it?");
+        err_hint(p->error, "a comma may be missing before it");
     else if (closing && code != TK_COMMA)
-        err_hint(p->error, "a ( is still open: its ) is missing");
+        err_hint(p->error, "close the open ( with )");
 }
 
-/* Two letters are near to too much. */
+/* Two-letter words are near too many keywords; only these two are guessed. */
 static bool worth_guessing(token t) {
     return t.len > 2 || (t.len == 2 && (str_equal_nocase(t.text, STR("yb")) ||
                                         str_equal_nocase(t.text, STR("no"))));
@@ -98,10 +98,10 @@ static void hint_keyword_or_expected(parser *p, int code, token at, const int *e
     for (int i = 0; i < nexpected; i++)
         wants_name = wants_name || expected[i] == TK_ID;
     if (p->previous_code == TK_COMMA && keyword)
-        err_hint(p->error, "is the comma before it one too many?");
+        err_hint(p->error, "remove the comma before it");
     else if (keyword && wants_name && p->previous_code != TK_ID)
-        err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p,
-                 at.len, at.text.p);
+        err_hint(p->error, "%.*s is a keyword; to use it as a name, write \"%.*s\"", at.len,
+                 at.text.p, at.len, at.text.p);
     else if (!hint_expected(p->error, expected, nexpected))
         hint_missing(p, code, expected, nexpected);
 }
@@ -110,11 +110,11 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
     if (p->failed)
         return;
     p->failed = true;
-    const char *habit = habit_hint(p, code, at);
-    if (habit) {
+    const char *foreign = foreign_syntax_hint(p, code, at);
+    if (foreign) {
         err_set_at(p->error, ERR_SYNTAX, at.pos, at.len, "syntax error at \"%.*s\"",
                    (int)BASE_MIN(at.text.n, (size_t)60), at.text.p);
-        err_hint(p->error, "%s", habit);
+        err_hint(p->error, "%s", foreign);
         return;
     }
     const char *meant = NULL;
@@ -124,9 +124,9 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         place = p->previous;
     else if (code == TK_ID && worth_guessing(at))
         meant = nearest(at.text, expected, nexpected);
-    if (code == 0 && !meant) /* behind what was read: the end may be lines below */
+    if (code == 0 && !meant) /* right after the last token: the text may end lines below it */
         err_set_at(p->error, ERR_SYNTAX, p->previous.pos + p->previous.len, 0,
-                   "the statement ends too early");
+                   "unexpected end of the statement");
     else
         err_set_at(p->error, ERR_SYNTAX, place.pos, place.len, "syntax error at \"%.*s\"",
                    (int)BASE_MIN(place.text.n, (size_t)60), place.text.p);
@@ -136,7 +136,7 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         hint_keyword_or_expected(p, code, at, expected, nexpected);
 }
 
-/* ---- driving --------------------------------------------------------------------------------- */
+/* ---- tokens to the grammar ------------------------------------------------------------------- */
 
 static void feed(parser *p, void *machine, int code, token t) {
     if (!p->first.len)
@@ -150,7 +150,8 @@ static void feed(parser *p, void *machine, int code, token t) {
         p->end = t.pos + t.len;
 }
 
-static bool deep(parser *p, int code, token t, int *open) {
+/* Counts open parentheses; fails, returning true, if they are too many. */
+static bool nested_too_deep(parser *p, int code, token t, int *open) {
     if (code == TK_LP && ++*open > MAX_OPEN_PARENTHESES) {
         parser_fail(p, ERR_LIMIT, t.pos, t.len, "parentheses are nested more than %d deep",
                     MAX_OPEN_PARENTHESES);
@@ -161,7 +162,7 @@ static bool deep(parser *p, int code, token t, int *open) {
     return false;
 }
 
-/* The code of the next token that is neither blank nor comment; *at goes behind it. */
+/* The code of the next token other than blanks and comments; *at moves past it. */
 static int peek(const parser *p, size_t *at) {
     for (;;) {
         size_t length = 0;
@@ -178,7 +179,7 @@ static bool is_name(int code) {
            (code > 0 && code < TK_SPACE && sql_grammarFallback(code) == TK_ID);
 }
 
-/* What a condition may begin with. */
+/* True if a condition can begin with this token. */
 static bool begins_value(int code) {
     static const int codes[] = {TK_NUMBER, TK_STRING, TK_LP,    TK_NOT,     TK_CASE,
                                 TK_CAST,   TK_EXISTS, TK_NULL,  TK_TRUE,    TK_FALSE,
@@ -189,13 +190,13 @@ static bool begins_value(int code) {
     return found;
 }
 
-/* What a clause may end with. */
+/* True if a clause can end with this token. */
 static bool ends_clause(int code) {
     return is_name(code) || ends_value(code) || code == TK_NULL || code == TK_TRUE ||
            code == TK_FALSE || code == TK_BLOB || code == TK_VARIABLE;
 }
 
-/* Whether a number follows, in parentheses or not: behind a name there is none. */
+/* True if a number or variable follows, in parentheses or not: an alias has none after it. */
 static bool number_follows(const parser *p, size_t at) {
     int next = peek(p, &at);
     if (next == TK_LP)
@@ -203,10 +204,10 @@ static bool number_follows(const parser *p, size_t at) {
     return next == TK_NUMBER || next == TK_VARIABLE;
 }
 
-/* OVER, FILTER, WINDOW and QUALIFY are keywords where what stands around them says so, as in
- * sqlite3: elsewhere they are names of columns and tables, without AS too. OFFSET is no alias where
- * a number follows. `at` is behind the word. */
-static int as_meant(const parser *p, int code, size_t at) {
+/* The code of a token by its context. OVER, FILTER, WINDOW and QUALIFY are keywords only between the
+ * tokens that their syntax requires, as in sqlite3, else names (and aliases without AS). OFFSET is
+ * the clause, not an alias, if a number follows. `at` is the position after the word. */
+static int keyword_in_context(const parser *p, int code, size_t at) {
     bool called = p->previous_code == TK_RP;
     if (code == TK_OFFSET)
         return number_follows(p, at) ? TK_OFFSET_NUMBER : code;
@@ -240,13 +241,13 @@ static void run(parser *p, void *machine) {
         }
         if (code && ended && code != TK_SEMI) {
             parser_fail(p, ERR_SYNTAX, t.pos, t.len,
-                        "one statement at a time: there is more text behind the ;");
+                        "more than one statement: unexpected text after the ;");
             return;
         }
         ended = ended || code == TK_SEMI;
-        if (deep(p, code, t, &open))
+        if (nested_too_deep(p, code, t, &open))
             return;
-        code = as_meant(p, code, at);
+        code = keyword_in_context(p, code, at);
         feed(p, machine, code, t);
         if (code == 0)
             return;
@@ -260,7 +261,7 @@ static int parse(str text, arena *mem, int first, parser *p, err *e) {
                   .last = {{NULL, 0}, -1, 0},
                   .previous = {{NULL, 0}, -1, 0}};
     if (text.n > (size_t)INT32_MAX / 2)
-        return err_set(e, ERR_LIMIT, "a statement may have at most 1 GB");
+        return err_set(e, ERR_LIMIT, "the statement is longer than 1 GB");
     void *machine = sql_grammarAlloc(malloc);
     if (!machine)
         return err_set(e, ERR_FULL, "out of memory");
@@ -271,7 +272,7 @@ static int parse(str text, arena *mem, int first, parser *p, err *e) {
     if (p->failed)
         return (int)e->code;
     if (!p->result)
-        return err_set_at(e, ERR_SYNTAX, 0, 0, "there is no statement");
+        return err_set_at(e, ERR_SYNTAX, 0, 0, "the statement is empty");
     return 0;
 }
 

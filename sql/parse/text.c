@@ -1,8 +1,8 @@
 /*
- * text.c - statements as text: where one ends, classes of tokens, and errors shown at their place.
+ * text.c - statements as text: end of a statement, token classes, and an error's line with a caret.
  *
- * Uses the lexer alone, so it works on what cannot be parsed. Positions are bytes; columns are what
- * a terminal shows.
+ * It uses only the lexer, so it also works on text that cannot be parsed. Positions are byte offsets,
+ * columns are terminal cells.
  */
 #include <string.h>
 
@@ -70,7 +70,7 @@ size_t sql_token(str text, size_t at, token_class *out) {
     return n;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- error positions ------------------------------------------------------------------------- */
 
 static size_t line_start(str text, size_t pos) {
     while (pos > 0 && text.p[pos - 1] != '\n')
@@ -86,8 +86,8 @@ void sql_error_place(str text, int pos, int *line, int *col) {
     *col = (int)utf8_length((str){text.p + start, at - start}) + 1;
 }
 
-/* Tabs and other controls take one column each here, so
- * that the caret stands where it should on any terminal. */
+/* Appends s with each control character as one blank, so that the caret is at the right column on any
+ * terminal. */
 static void append_flat(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++)
         buf_append_char(out, (unsigned char)s.p[i] < ' ' || s.p[i] == 127 ? ' ' : s.p[i]);
@@ -118,7 +118,7 @@ void sql_error_caret(str text, const err *e, int columns, buf *out) {
         end++;
     while (end > pos && text.p[end - 1] == '\r')
         end--;
-    /* A long line is shown by the part around the place. */
+    /* Of a long line only the part around the position is shown. */
     size_t from = start;
     while (flat_width((str){text.p + from, pos - from}) > before)
         from = next_start(

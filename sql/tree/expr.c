@@ -1,8 +1,7 @@
 /*
- * expr.c - questions about bound expressions, and their construction.
+ * expr.c - comparison, properties and construction of bound expressions.
  *
- * Invariant: nothing here changes an expression in place; equality ignores places in the text and
- * slots.
+ * Invariant: only expr_at changes an expression in place.
  */
 #include <string.h>
 
@@ -118,8 +117,7 @@ expr *expr_op1(arena *a, expr_op op, value_type type, expr *l) {
     return x;
 }
 
-/* A balanced tree: ten thousand conjuncts are fourteen
- * levels deep, evaluated from left to right all the same. */
+/* Balanced, so that 10,000 conjuncts are 14 levels deep; evaluation is still from left to right. */
 expr *expr_chain(arena *a, expr_op op, expr **args, int nargs) {
     if (nargs == 0)
         return NULL;

@@ -1,6 +1,6 @@
 /*
- * llm_call.c - questions about bound LLM calls: what they return, the order of their fields, whether
- * two share a prompt's beginning.
+ * llm_call.c - properties of bound LLM calls: result type, field order, whether two calls can share a
+ * prompt prefix.
  */
 #include <string.h>
 

@@ -1,15 +1,14 @@
-/* print.c - bound expressions as SQL text, relations
- * as a tree: for EXPLAIN (RULES), messages and tests. */
+/* print.c - prints bound expressions as SQL and relations as an indented tree: for EXPLAIN (RULES),
+ * messages and tests. */
 #include <string.h>
 
 #include "tree_int.h"
 #include "words/words_int.h"
 
-/* How an operator is written, and how tightly it binds: arguments that bind less are put in
- * parentheses. */
+/* Spelling and precedence of operators; an argument of lower precedence is put in parentheses. */
 static const struct {
     const char *name;
-    int tightness;
+    int precedence;
 } operators[] = {
     [OP_ADD] = {"+", 6},
     [OP_SUB] = {"-", 6},
@@ -35,20 +34,20 @@ static const struct {
 };
 BASE_COVERS(operators, EXPR_OPS);
 
-static int tightness(const expr *x, const expr *let_value) {
+static int precedence(const expr *x, const expr *let_value) {
     if (x->kind == EXPR_LET)
-        return tightness(x->args[1], x->args[0]);
+        return precedence(x->args[1], x->args[0]);
     if (x->kind == EXPR_LET_VAR && let_value)
-        return tightness(let_value, NULL);
+        return precedence(let_value, NULL);
     if (x->kind == EXPR_IN)
         return 4;
-    return x->kind == EXPR_OP ? operators[x->op].tightness : 10;
+    return x->kind == EXPR_OP ? operators[x->op].precedence : 10;
 }
 
 static void print(const expr *x, const expr *let_value, buf *out);
 
 static void print_argument(const expr *x, const expr *let_value, int least, buf *out) {
-    bool parentheses = tightness(x, let_value) < least;
+    bool parentheses = precedence(x, let_value) < least;
     buf_append_c(out, parentheses ? "(" : "");
     print(x, let_value, out);
     buf_append_c(out, parentheses ? ")" : "");
@@ -61,7 +60,7 @@ static bool is_word_test(const expr *x) {
 }
 
 static void print_op(const expr *x, const expr *let_value, buf *out) {
-    int mine = tightness(x, let_value);
+    int mine = precedence(x, let_value);
     if (x->nargs == 1) {
         buf_append_c(out, x->op == OP_NOT ? "NOT " : "-");
         print_argument(x->args[0], let_value, mine + 1, out);
@@ -76,7 +75,7 @@ static void print_op(const expr *x, const expr *let_value, buf *out) {
     for (int i = 1; i < x->nargs; i++) {
         bool escape = i == 2 && (x->op == OP_LIKE || x->op == OP_ILIKE || x->op == OP_GLOB);
         buf_printf(out, " %s ", escape ? "ESCAPE" : operators[x->op].name);
-        /* a AND (b AND c) needs none */
+        /* a AND (b AND c) needs no parentheses */
         bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT;
         print_argument(x->args[i], let_value, chain ? mine : mine + 1, out);
     }
@@ -89,7 +88,7 @@ static void print_list(expr **args, int n, const expr *let_value, buf *out) {
     }
 }
 
-/* `let_value`: what EXPR_LET_VAR stands for. */
+/* `let_value`: the expression to print for EXPR_LET_VAR. */
 static void print(const expr *x, const expr *let_value, buf *out) {
     switch (x->kind) {
     case EXPR_LITERAL:
@@ -236,7 +235,7 @@ static void print_aggregate(const rel_agg *a, buf *out) {
     }
 }
 
-static bool standard_frame(const window_frame *f) {
+static bool is_default_frame(const window_frame *f) {
     return f->unit == FRAME_RANGE && f->start.kind == BOUND_UNBOUNDED_PRECEDING &&
            f->end.kind == BOUND_CURRENT && f->exclude == EXCLUDE_NO_OTHERS;
 }
@@ -283,7 +282,7 @@ static void print_over(const rel_window *w, const sort_key *keys, buf *out) {
             sort_key_print(&keys[i], out);
         between = " ";
     }
-    if (!standard_frame(&w->frame)) {
+    if (!is_default_frame(&w->frame)) {
         buf_append_c(out, between);
         print_frame(&w->frame, out);
     }
@@ -387,16 +386,20 @@ static void print_llm(const rel *r, buf *out) {
     }
 }
 
+static void print_scan(const rel *r, buf *out) {
+    buf_append_char(out, ' ');
+    buf_append_str(out, r->scan.table->name);
+    if (!str_equal(r->scan.alias, r->scan.table->name))
+        buf_printf(out, " AS %.*s", (int)r->scan.alias.n, r->scan.alias.p);
+}
+
 static void print_details(const rel *r, buf *out) {
     switch (r->kind) {
     case REL_VALUES:
         print_values(r, out);
         break;
     case REL_SCAN:
-        buf_append_char(out, ' ');
-        buf_append_str(out, r->scan.table->name);
-        if (!str_equal(r->scan.alias, r->scan.table->name))
-            buf_printf(out, " AS %.*s", (int)r->scan.alias.n, r->scan.alias.p);
+        print_scan(r, out);
         break;
     case REL_FILE:
         buf_printf(out, " %.*s", (int)r->file.path.n, r->file.path.p);
@@ -461,7 +464,7 @@ static void print_details(const rel *r, buf *out) {
     }
 }
 
-/* Share numbers whose inside is printed already: a CTE is shown where it first stands. */
+/* Numbers of the shared relations already printed: a CTE's tree is printed at its first reference. */
 typedef struct printed {
     int n;
     int numbers[256];

@@ -1,8 +1,8 @@
 /*
  * rel.c - construction of relations and walks over them.
  *
- * Invariant: a node that neither adds nor drops columns has its child's `cols` array itself, so a
- * type settled below is settled above.
+ * Invariant: a node that neither adds nor drops columns shares the `cols` array of its child, so a
+ * column type set in the child is also set in the node.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ const rel_column *rel_column_of(const rel *r, int id) {
     return NULL;
 }
 
-/* The input's columns, and more behind them. */
+/* Sets the node's columns to those of its left input followed by `more`. */
 static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
     const rel *left = r->left;
     rel_column *cols = nmore ? ARENA_ARRAY(a, rel_column, left->ncols + nmore) : left->cols;
@@ -39,7 +39,7 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
     r->ncols = left->ncols + nmore;
 }
 
-/* A column that the node has already keeps its name. */
+/* The column of a use's answer or probability; one that the node already has keeps its name. */
 static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob) {
     int id = prob ? u->prob_id : u->out_id;
     const rel_column *had = rel_column_of(r, id);
@@ -105,7 +105,7 @@ void rel_set_columns(arena *a, rel *r) {
         take_columns(a, r, &number, 1);
         return;
     default:
-        return; /* these name their own */
+        return; /* their columns have new ids */
     }
 }
 
@@ -303,7 +303,7 @@ static void each_expr(rel *r, rel_visit *v) {
     }
 }
 
-/* A shared relation's inside is walked once. */
+/* True if r is a shared relation that the walk has already visited; marks it visited. */
 static bool walked(rel_visit *v, const rel *r) {
     if (r->kind != REL_SHARED || r->shared.number >= (int)(64 * BASE_COUNT(v->seen)))
         return false;
@@ -325,7 +325,6 @@ void rel_walk(rel *r, rel_visit *v) {
     }
 }
 
-/* Gives a column that is NULL throughout its type, once something around it says which. */
 void rel_settle(rel *r, int at, value_type type) {
     if (r->cols[at].type != TYPE_NULL)
         return;

@@ -1,4 +1,4 @@
-/* functions.c - the functions by name: what they take, what they give. Their bodies are exec's. */
+/* functions.c - lookup of SQL functions: parameters, result types, synonyms. exec evaluates them. */
 #include <string.h>
 
 #include "words_int.h"
@@ -25,8 +25,8 @@ static const function_result results[FUNC_COUNT] = {
 #undef FUNCTION_RESULT
 };
 
-/* Scalars first, in the order of function_id; then window functions, in the order of window_kind;
- * then aggregates; then the model's; then the one that FROM calls. */
+/* In this order: scalars, by function_id; window functions, by window_kind; aggregates; model
+ * functions; the table function. */
 static const function_info infos[] = {
 #define FUNCTION_INFO(id, name, low, high, letters, result, volatile_, signature, help)            \
     {name, low, high, volatile_, FUNCTION_SCALAR, signature, help},
@@ -37,30 +37,32 @@ static const function_info infos[] = {
         SQL_WINDOW_FUNCTIONS(WINDOW_INFO)
 #undef WINDOW_INFO
             {"count", 0, 1, false, FUNCTION_AGGREGATE, "count(*) | count([DISTINCT] x)",
-             "rows, or values that are not NULL"},
-    {"sum", 1, 1, false, FUNCTION_AGGREGATE, "sum([DISTINCT] x)", "the sum; NULL without values"},
-    {"avg", 1, 1, false, FUNCTION_AGGREGATE, "avg([DISTINCT] x)", "the mean; NULL without values"},
-    {"min", 1, 1, false, FUNCTION_AGGREGATE, "min(x)", "the least value"},
-    {"max", 1, 1, false, FUNCTION_AGGREGATE, "max(x)", "the greatest value"},
+             "number of rows, or of values that are not NULL"},
+    {"sum", 1, 1, false, FUNCTION_AGGREGATE, "sum([DISTINCT] x)",
+     "sum; NULL if there are no values"},
+    {"avg", 1, 1, false, FUNCTION_AGGREGATE, "avg([DISTINCT] x)",
+     "mean; NULL if there are no values"},
+    {"min", 1, 1, false, FUNCTION_AGGREGATE, "min(x)", "least value"},
+    {"max", 1, 1, false, FUNCTION_AGGREGATE, "max(x)", "greatest value"},
     {"group_concat", 1, 2, false, FUNCTION_AGGREGATE,
      "group_concat([DISTINCT] x [, separator] [ORDER BY …])",
-     "texts joined, by ',' unless said otherwise"},
+     "concatenates texts with a separator (default ',')"},
     {"string_agg", 1, 2, false, FUNCTION_AGGREGATE,
-     "string_agg([DISTINCT] x, separator [ORDER BY …])", "group_concat by another name"},
+     "string_agg([DISTINCT] x, separator [ORDER BY …])", "another name of group_concat"},
     {"median", 1, 1, false, FUNCTION_AGGREGATE, "median([DISTINCT] x)",
-     "the value in the middle; of an even number the mean of two"},
+     "median; of an even number of values the mean of the middle two"},
     {"stddev", 1, 1, false, FUNCTION_AGGREGATE, "stddev([DISTINCT] x)",
-     "the standard deviation of a sample; NULL of fewer than two values"},
+     "sample standard deviation; NULL if there are fewer than two values"},
     {"llm", 1, -1, false, FUNCTION_MODEL,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
-     "ask the model; options are examples, max_tokens, model, stop, temperature"},
+     "asks the model; options: examples, max_tokens, model, stop, temperature"},
     {"llm_prob", 1, 1, false, FUNCTION_MODEL, "LLM_PROB(LLM(…))",
-     "the probability of a typed answer, by the call or the name that it has in the select list"},
+     "probability of a typed answer, given as its call or its name in the select list"},
     {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
-     "whole numbers from first to last, a column in FROM"},
+     "in FROM: one column with the whole numbers from first to last"},
 };
 
-/* Other names by which the field knows them. */
+/* Names of the same functions in other databases. */
 static const struct {
     const char *name;
     function_id id;
@@ -70,7 +72,7 @@ static const struct {
     {"btrim", FUNC_TRIM},       {"chr", FUNC_CHAR_},          {"ascii", FUNC_UNICODE},
 };
 
-/* What is written here for functions of other databases. */
+/* Functions of other databases and their equivalents here, for hints. */
 static const struct {
     const char *name, *instead;
 } foreign[] = {
@@ -90,7 +92,7 @@ static const struct {
     {"date_diff", "julianday(b) - julianday(a)"},
     {"datediff", "julianday(b) - julianday(a)"},
     {"age", "julianday('now') - julianday(x)"},
-    {"to_date", "date(x), of ISO text"},
+    {"to_date", "date(x), with x in the form YYYY-MM-DD"},
     {"printf", "a || b joins texts; round() and lpad() shape numbers"},
     {"format", "a || b joins texts; round() and lpad() shape numbers"},
     {"total", "coalesce(sum(x), 0)"},
@@ -107,9 +109,9 @@ static const struct {
     {"starts_with", "x LIKE 'abc%'"},
     {"ends_with", "x LIKE '%abc'"},
     {"contains", "x LIKE '%abc%', or instr(x, 'abc') > 0"},
-    {"regexp_matches", "LIKE and GLOB compare with patterns; there are no regular expressions"},
-    {"regexp_like", "LIKE and GLOB compare with patterns; there are no regular expressions"},
-    {"regexp_replace", "replace(x, 'from', 'to'); there are no regular expressions"},
+    {"regexp_matches", "LIKE or GLOB; regular expressions are not supported"},
+    {"regexp_like", "LIKE or GLOB; regular expressions are not supported"},
+    {"regexp_replace", "replace(x, 'from', 'to'); regular expressions are not supported"},
     {"isnull", "x IS NULL, or coalesce(x, y)"},
     {"if", "iif(condition, a, b), or CASE"},
     {"len", "length(x)"},

@@ -1,8 +1,8 @@
 /*
- * keywords.c - the keywords: one table for the lexer, completion, hints and messages.
+ * keywords.c - the table of keywords, for the lexer, completion, hints and messages.
  *
- * Invariant: the table is sorted by name (tests/unit/test_sql_text.c); each word is a token of
- * grammar.y, or this does not compile.
+ * Invariant: the table is sorted by name (checked by tests/unit/test_sql_text.c), and each word is a
+ * token of grammar.y (checked by the compiler).
  */
 #include <ctype.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "grammar.h"
 #include "words_int.h"
 
-/* X(word): the token is TK_<word>. Sorted. */
+/* X(word): its token code is TK_<word>. */
 /* clang-format off */
 #define SQL_KEYWORDS(X) \
     X(ADD) X(ALL) X(ALTER) X(ANALYZE) X(AND) X(ANSWERS) X(AS) X(ASC) X(BEGIN) X(BETWEEN) X(BY) \

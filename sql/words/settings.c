@@ -1,9 +1,8 @@
 /*
- * settings.c - the settings: one table (SQL_SETTINGS) makes the struct, SET, SHOW, RESET and
- * completion.
+ * settings.c - parsing and printing of settings, from the table SQL_SETTINGS.
  *
- * Invariant: a settings struct always holds valid values; TEXT members are never NULL and owned by
- * it. A statement reads a copy, so SET never changes a running one.
+ * Invariant: a settings struct holds valid values only; its TEXT members are never NULL and owned by
+ * it. A statement reads a copy, so SET never changes a running statement.
  */
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +47,7 @@ static int find(str name, size_t *out, err *e) {
     if (meant)
         err_hint(e, "did you mean %s?", meant);
     else
-        err_hint(e, "SHOW ALL lists them");
+        err_hint(e, "SHOW ALL lists the settings");
     return ERR_BIND;
 }
 
@@ -59,8 +58,8 @@ static int wrong(size_t i, str given, const char *allowed, err *e) {
                    allowed);
 }
 
-/* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary
- * prefixes both mean powers of 1,024, as in psql. */
+/* Parses '2GB', '512 kB', '1.5 GiB', '4096'. Decimal and binary prefixes both mean powers of 1,024, as
+ * in psql. */
 static bool parse_bytes(str s, int64_t *out) {
     static const struct {
         const char *name;
@@ -106,7 +105,7 @@ static str word_at(const char *words, int index) {
 
 static int none_of_words(size_t i, str text, err *e) {
     char allowed[200];
-    snprintf(allowed, sizeof allowed, "it is one of %s", infos[i].words);
+    snprintf(allowed, sizeof allowed, "use one of %s", infos[i].words);
     for (char *p = allowed; *p; p++)
         if (*p == '|')
             *p = '/';
@@ -126,7 +125,7 @@ static int set_word(settings *s, size_t i, str text, err *e) {
 
 static int set_text(settings *s, size_t i, str text, err *e) {
     if (memchr(text.p ? text.p : "", 0, text.n))
-        return wrong(i, STR("…"), "a text without NUL bytes", e);
+        return wrong(i, STR("…"), "use a text without NUL bytes", e);
     bool is_device = strcmp(infos[i].name, "device") == 0;
     if (is_device && word_index("auto|cpu", text) < 0 &&
         (text.n < 4 || memcmp(text.p, "cuda", 4) != 0))
@@ -137,7 +136,7 @@ static int set_text(settings *s, size_t i, str text, err *e) {
     return 0;
 }
 
-/* Those settings whose words begin with 'auto' may be left to the program: -1. */
+/* True if the setting accepts auto, stored as -1. */
 static bool can_be_auto(size_t i) {
     return strncmp(infos[i].words, "auto|", 5) == 0;
 }
@@ -149,16 +148,16 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
     switch (infos[i].type) {
     case SETTING_BOOLEAN:
         if (!parse_boolean(value_text(text), &on))
-            return wrong(i, text, "it is on or off", e);
+            return wrong(i, text, "use on or off", e);
         *(bool *)member(s, i) = on;
         return 0;
     case SETTING_INTEGER:
-        /* A seed may be anything; every other one counts something, in an int. */
+        /* A seed may be any integer; the others are counts that must fit an int. */
         if (!parse_integer(text, &integer) ||
             ((integer < 0 || integer > INT32_MAX) && strcmp(infos[i].name, "seed") != 0))
-            return wrong(i, text, "it is a whole number from 0 to 2147483647", e);
+            return wrong(i, text, "use a whole number from 0 to 2147483647", e);
         if (integer == 0 && strcmp(infos[i].name, "max_tokens") == 0)
-            return wrong(i, text, "an answer has at least one token", e);
+            return wrong(i, text, "use 1 or more", e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_BYTES:
@@ -166,20 +165,20 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
             integer = -1;
         else if (!parse_bytes(text, &integer))
             return wrong(i, text,
-                         can_be_auto(i) ? "it is auto, or a number of bytes, such as 512MB or 2GB"
-                                        : "it is a number of bytes, such as 512MB or 2GB",
+                         can_be_auto(i) ? "use auto or a size such as 512MB or 2GB"
+                                        : "use a size such as 512MB or 2GB",
                          e);
         if (integer == 0 && strcmp(infos[i].name, "kv_memory") == 0)
-            return wrong(i, text, "no model works without; auto leaves it to the program", e);
+            return wrong(i, text, "a model needs KV memory; use auto or a size such as 2GB", e);
         if (integer == 0 && strcmp(infos[i].name, "kv_disk") == 0)
-            return wrong(i, text, "SET cache = off keeps nothing on disk", e);
+            return wrong(i, text, "to keep nothing on disk, use SET cache = off", e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_REAL:
         if (!parse_real(text, &real) || !isfinite(real) || real < 0)
-            return wrong(i, text, "it is a number, 0 or more", e);
+            return wrong(i, text, "use a number from 0 upwards", e);
         if (real > 1 && strcmp(infos[i].words, "0 to 1") == 0)
-            return wrong(i, text, "it is a number from 0 to 1", e);
+            return wrong(i, text, "use a number from 0 to 1", e);
         *(double *)member(s, i) = real;
         return 0;
     case SETTING_WORD:
@@ -260,7 +259,7 @@ void settings_init(settings *s) {
     for (size_t i = 0; i < BASE_COUNT(infos); i++) {
         err e = {0};
         (void)set_parsed(s, i, str_from(infos[i].standard),
-                         &e); /* the standards are valid: a test sets each */
+                         &e); /* cannot fail: a test sets every default */
     }
 }
 

@@ -1,4 +1,4 @@
-/* words_int.h - the tables of functions and keywords as the other sub-rooms of sql/ need them. */
+/* words_int.h - lookups in the tables of functions and keywords, for parser, tree and binder. */
 #ifndef KVASIR_WORDS_INT_H
 #define KVASIR_WORDS_INT_H
 
@@ -6,29 +6,31 @@
 
 /* ---- functions.c ----------------------------------------------------------------------------- */
 
-/* A fixed type, or one that follows the arguments. */
+/* A value_type, or a rule that derives the type from the arguments (see SQL_FUNCTIONS). */
 typedef int function_result;
 enum { RESULT_AS_FIRST = 100, RESULT_AS_COMMON, RESULT_AS_NUMBER };
 #define RESULT_IS(type) ((function_result)(type))
 
-const char *function_parameters(function_id id); /* sql.h says what the letters mean */
+const char *function_parameters(function_id id); /* letters: see SQL_FUNCTIONS */
 function_result function_result_of(function_id id);
 const function_info *function_of(function_id id);
 bool function_find(str name, function_id *out);
 bool window_find(str name, window_kind *out);
-const function_info *window_of(window_kind kind); /* of those that are no aggregate */
+const function_info *window_of(window_kind kind); /* kind < WINDOW_AGGREGATE */
 bool aggregate_find(str name, agg_kind *out);
-const function_info *table_function(void); /* the only one there is */
-const char *function_nearest(str name);    /* of those that expressions call */
-const char *function_instead(str name);    /* of another database's function; NULL: it is none */
+const function_info *table_function(void); /* generate_series, the only one */
+const char *
+function_nearest(str name); /* the nearest name of a function for expressions, or NULL */
+const char *
+function_instead(str name); /* what to write for another database's function; NULL: unknown */
 
 /* ---- keywords.c ------------------------------------------------------------------------------ */
 
-/* The token code of a keyword, 0 for another word. */
+/* The token code of a keyword; 0: the word is not a keyword. */
 int keyword_code(str word);
-/* What a token is called in a message; NULL: nothing worth saying. */
+/* The name of a token in messages; NULL: it has none. */
 const char *keyword_name(int code);
-bool keyword_is_operator(int code);
+bool keyword_is_operator(int code); /* operators and punctuation */
 /* The nearest keyword, or NULL. */
 const char *keyword_nearest(str word);
 

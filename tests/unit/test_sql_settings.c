@@ -100,12 +100,12 @@ static void wrong_values_say_what_is_right(void **state) {
         const char *name, *value, *part;
         err_code code;
     } cases[] = {
-        {"psn", "off", "no setting", ERR_BIND},        {"psm", "fix", "off/fixed", ERR_TYPE},
-        {"dedup", "maybe", "on or off", ERR_TYPE},     {"threads", "-1", "whole number", ERR_TYPE},
-        {"kv_memory", "2XB", "bytes", ERR_TYPE},       {"temperature", "hot", "number", ERR_TYPE},
-        {"max_tokens", "0", "at least one", ERR_TYPE}, {"kv_memory", "-1", "bytes", ERR_TYPE},
-        {"kv_disk", "0", "cache = off", ERR_TYPE},     {"kv_memory", "0", "without", ERR_TYPE},
-        {"kv_memory", "1e300", "bytes", ERR_TYPE},
+        {"psn", "off", "no setting", ERR_BIND},     {"psm", "fix", "off/fixed", ERR_TYPE},
+        {"dedup", "maybe", "on or off", ERR_TYPE},  {"threads", "-1", "whole number", ERR_TYPE},
+        {"kv_memory", "2XB", "512MB", ERR_TYPE},    {"temperature", "hot", "number", ERR_TYPE},
+        {"max_tokens", "0", "1 or more", ERR_TYPE}, {"kv_memory", "-1", "512MB", ERR_TYPE},
+        {"kv_disk", "0", "cache = off", ERR_TYPE},  {"kv_memory", "0", "KV memory", ERR_TYPE},
+        {"kv_memory", "1e300", "512MB", ERR_TYPE},
     };
     settings s;
     settings_init(&s);
