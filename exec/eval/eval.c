@@ -81,7 +81,7 @@ static void scatter(const eval_env *v, operand *out, int n, const operand *from,
 
 /* ---- some rows of a batch -------------------------------------------------------------------- */
 
-/* Gathers the columns that x reads, and the let_value value, at rows[0..count). */
+/* Gathers the columns that x reads, and the value of EXPR_LET_VAR, at rows[0..count). */
 static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out,
                         operand *let_value) {
     if (x->kind == EXPR_COLUMN) {
