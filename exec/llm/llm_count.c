@@ -28,7 +28,7 @@ static const counted strategies[COUNT_STRATEGIES] = {
     {"grouped", PSM_GROUPED, LLM_REUSE_TREE},
 };
 
-/* FIFO as DESIGN 7 has it: 64 requests in sight, and KV memory for as many of the longest. */
+/* The FIFO strategy that others are compared with: a window of 64 requests, and KV memory for 64 of the longest. */
 enum { FIFO_WINDOW = 64 };
 
 /* The share of rows that the filters on answers of a pipeline's first stages are expected to keep. */
