@@ -124,8 +124,8 @@ static int listed_order(const settings *s, const llm_call *call, arena *mem, con
     for (int f = 0; f < call->nfields; f++)
         names[f] = arena_strndup(mem, call->field_names[f].p, call->field_names[f].n);
     err_set_at(e, ERR_BIND, call->pos, call->len,
-               "field_order names %.*s, which is no field of LLM#%d", (int)unknown.n, unknown.p,
-               call->number);
+               "field_order names \"%.*s\", which is not a field of LLM#%d", (int)unknown.n,
+               unknown.p, call->number);
     const char *meant = str_nearest(unknown, names, (size_t)call->nfields);
     if (meant)
         err_hint(e, "did you mean %s?", meant);

@@ -203,7 +203,8 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
                           err *e) {
     value text;
     if (v.type == TYPE_NULL)
-        return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d has no answer",
+        return err_set_at(e, ERR_TYPE, call->pos, call->len,
+                          "example %lld of LLM#%d: its column \"answer\" is NULL",
                           (long long)row + 1, call->number);
     if (v.type == TYPE_BOOLEAN && call->returns == RETURNS_BOOLEAN) {
         *out = v.i ? STR("yes") : STR("no");
@@ -219,7 +220,7 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
                "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
                (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
     if (call->nliterals > 0)
-        err_hint(e, "the call answers '%.*s'%s'%.*s'", (int)BASE_MIN(call->literals[0].n, 60u),
+        err_hint(e, "the call may answer '%.*s'%s'%.*s'", (int)BASE_MIN(call->literals[0].n, 60u),
                  call->literals[0].p, call->nliterals > 2 ? " … " : " or ",
                  (int)BASE_MIN(call->literals[call->nliterals - 1].n, 60u),
                  call->literals[call->nliterals - 1].p);

@@ -68,7 +68,8 @@ static int check_limits(op *o, err *e) {
                          set->max_seconds, (unsigned long long)s->inputs_done,
                          (unsigned long long)expected_inputs(s));
     if (status != 0 && s->progress.answers_kept > 0)
-        err_hint(e, "its answers are kept: run it again to go on from there");
+        err_hint(e, "the answers so far are stored: run the statement again to continue, or raise "
+                    "the limit");
     return status;
 }
 

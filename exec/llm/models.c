@@ -53,11 +53,13 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         if (place && access(path->p, R_OK) == 0)
             return 0;
         if (place)
-            err_set(e, ERR_MODEL, "no model: '%s' does not exist", path->p);
+            err_set(e, ERR_MODEL, "no model is set, and the default one, '%s', does not exist",
+                    path->p);
         else
             err_set(e, ERR_MODEL, "no model, and no home directory to look for the default one");
-        err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or "
-                    "KVASIR_MODEL");
+        err_hint(e,
+                 "run sh tutorials/quickstart.sh to fetch it, or name a .gguf file with --model or "
+                 "KVASIR_MODEL");
         return ERR_MODEL;
     }
     buf_append_str(path, name);

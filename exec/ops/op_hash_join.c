@@ -49,7 +49,7 @@ static int make_chains(hash_join_state *s, err *e) {
         return 0;
     row_chain *chains = realloc(s->chains, sizeof *chains * room);
     if (!chains)
-        return err_set(e, ERR_FULL, "not enough memory to join rows by %zu distinct keys", n);
+        return err_set(e, ERR_FULL, "not enough memory for a join with %zu distinct keys", n);
     for (size_t k = s->nchains; k < room; k++)
         chains[k] = (row_chain){-1, -1};
     s->chains = chains;

@@ -138,7 +138,7 @@ static int show_cache(stmt *s, cache *c, const err *why, err *e) {
 static int clear_model(stmt *s, cache *c, sql_stmt *x, err *e) {
     const model_def *m = catalog_model(txn_catalog(s->db->active), x->name);
     if (!m)
-        return err_set(e, ERR_BIND, "there is no model \"%.*s\"", (int)x->name.n, x->name.p);
+        return err_set(e, ERR_BIND, "no model \"%.*s\"", (int)x->name.n, x->name.p);
     return model_files_clear(c, m->source, x->clear, e);
 }
 

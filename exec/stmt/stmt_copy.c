@@ -223,7 +223,7 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
     if (!f->delimiter)
         f->delimiter = ends_with(f->path, ".tsv") || ends_with(f->path, ".tsv.gz") ? '\t' : ',';
     if (f->null_text.n && memchr(f->null_text.p, f->delimiter, f->null_text.n))
-        return err_set(e, ERR_BIND, "the text for NULL contains the delimiter");
+        return err_set(e, ERR_BIND, "the NULL text of COPY cannot contain the delimiter");
     errno = 0;
     int fd = strcmp(f->path, "-") == 0 ? dup(STDOUT_FILENO) : file_open(f, mem);
     if (fd < 0 && errno == ECANCELED)

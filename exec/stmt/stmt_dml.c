@@ -112,7 +112,7 @@ static int check_once(const row_sink *w, const rowset *rows, err *e) {
         twice = rowids[k] == rowids[k - 1] ? k : 0;
     if (twice) {
         err_set(e, ERR_CONSTRAINT,
-                "the row of \"%.*s\" with rowid %lld matches several rows of FROM",
+                "UPDATE … FROM: the row of \"%.*s\" with rowid %lld matches several rows of FROM",
                 (int)w->table->name.n, w->table->name.p, (long long)rowids[twice]);
         err_hint(e, "narrow WHERE, or add GROUP BY in FROM, to leave one match per row");
     }
@@ -239,7 +239,9 @@ static int compute_then_apply(stmt *s, sql_stmt *x, returned **out, err *e) {
         if (attempt == ATTEMPTS) {
             char why[sizeof e->message];
             memcpy(why, e->message, sizeof why);
-            return err_set(e, ERR_BUSY, "gave up after %d attempts: %s", ATTEMPTS, why);
+            err_set(e, ERR_BUSY, "gave up after running the statement %d times: %s", ATTEMPTS, why);
+            err_hint(e, "run it again when nothing else writes to the database");
+            return ERR_BUSY;
         }
         err ignored;
         stmt_release_plan(s);

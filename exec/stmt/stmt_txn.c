@@ -11,7 +11,7 @@ int version_check(const table_def *seen, const catalog *c, err *e) {
     const table_def *t = catalog_table(c, seen->name);
     if (t && t->id == seen->id && t->version == seen->version)
         return 0;
-    return err_set(e, ERR_BUSY, "table \"%.*s\" was changed meanwhile", (int)seen->name.n,
+    return err_set(e, ERR_BUSY, "table \"%.*s\" was changed by another writer", (int)seen->name.n,
                    seen->name.p);
 }
 

@@ -119,11 +119,12 @@ static int precision_choose(llm_engine *engine, cpu_state *s, const llm_engine_o
             info->precision, kernels_choose(engine->config.head_dim, true)->name);
     }
     if (bytes && share_in_bytes(engine->file, s->int8->levels) == 0) {
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "precision '%s' on a processor without VNNI needs matrices in Q4_0, Q4_1, Q5_0, "
-            "Q5_1, Q4_K or Q5_K; this file has none",
-            info->precision);
+        err_set(e, ERR_UNSUPPORTED,
+                "precision '%s' on this processor (it lacks VNNI) needs a model file with Q4_0, "
+                "Q4_1, Q5_0, Q5_1, Q4_K or Q5_K weights; this file has none",
+                info->precision);
+        err_hint(e, "SET precision = 'auto'");
+        return ERR_UNSUPPORTED;
     }
     if (bytes && !fits_bytes(&engine->config)) {
         return err_set(

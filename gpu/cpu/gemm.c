@@ -224,8 +224,8 @@ int gemm_declare(gemm *g, gemm_type type, int n, int k, int part, gemm_weight *o
     *out = (gemm_weight){.type = type, .k = k, .n = n, .nparts = (n + part - 1) / part};
     if (gemm_in_bytes(type) && (g->int8 == NULL || k % INT8_GROUP != 0)) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "weights in bytes need a processor with AVX2 and a width that is a multiple "
-                       "of %d; the width is %d",
+                       "8-bit weights need a processor with AVX2 and matrices whose width is a "
+                       "multiple of %d; one is %d wide",
                        INT8_GROUP, k);
     }
     g->in_bytes[type] = gemm_in_bytes(type);

@@ -157,9 +157,11 @@ static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
         cuda_work_free(engine, work);
     }
     for (int i = 0; i < c->vocab && code == 0; i++) {
-        code = isfinite(logits[i])
-                   ? 0
-                   : err_set(e, ERR_INTERNAL, "a test pass on the card computed NaN or infinity");
+        if (isfinite(logits[i]))
+            continue;
+        code = err_set(e, ERR_INTERNAL,
+                       "the test run of the model on the card gave numbers that are not finite");
+        err_hint(e, "SET device = 'cpu'");
     }
     hash128 both[2] = {*digest, hash_128(logits, sizeof *logits * (size_t)c->vocab)};
     *digest = hash_128(both, sizeof both);

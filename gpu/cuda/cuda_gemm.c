@@ -556,12 +556,13 @@ static int algorithms_choose(probe *t, gemm_plan *p, err *e) {
     for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;)
         if (heights[h] < t->tallest)
             code = reference_find(t, p, heights[h], &chosen, e);
-    return code != 0 || chosen
-               ? code
-               : err_set(e, ERR_UNSUPPORTED,
-                         "cuBLASLt has no algorithm for a matrix [%d, %d] whose results are the "
-                         "same in every batch",
-                         p->n, p->k);
+    if (code != 0 || chosen)
+        return code;
+    err_set(e, ERR_UNSUPPORTED,
+            "cuBLASLt cannot multiply by a %d × %d matrix with the same results in every batch",
+            p->n, p->k);
+    err_hint(e, "SET device = 'cpu'");
+    return ERR_UNSUPPORTED;
 }
 
 /* Mixes the first rows of the reference output into the digest. */

@@ -34,7 +34,8 @@ static int vocabulary_check(const llm_engine *engine, err *e) {
     int tokens = tokenizer_size(engine->tokenizer), rows = engine->config.vocab;
     if (tokens <= rows)
         return 0;
-    return err_set(e, ERR_CORRUPT, "its vocabulary has %d tokens, its embedding only %d rows",
+    return err_set(e, ERR_CORRUPT,
+                   "the model's vocabulary has %d tokens, but its embedding table only %d rows",
                    tokens, rows);
 }
 

@@ -125,11 +125,15 @@ static int read_sizes(const reader *r, model_config *c) {
                        "models whose values (%" PRIu64 ") and keys (%d) differ in length are not "
                        "supported",
                        value_length, c->head_dim);
-    if (c->n_heads % c->n_kv_heads != 0 || c->head_dim % 2 != 0 || c->rope_dims % 2 != 0)
+    if (c->n_heads % c->n_kv_heads != 0)
         return err_set(r->e, ERR_CORRUPT,
-                       "%d heads are not a multiple of %d key heads, or a head's %d dimensions, %d "
-                       "of them rotated, are odd",
-                       c->n_heads, c->n_kv_heads, c->head_dim, c->rope_dims);
+                       "the number of heads (%d) must be a multiple of that of key heads (%d)",
+                       c->n_heads, c->n_kv_heads);
+    if (c->head_dim % 2 != 0 || c->rope_dims % 2 != 0)
+        return err_set(r->e, ERR_CORRUPT,
+                       "the dimensions of a head (%d) and those of them that are rotated (%d) must "
+                       "be even",
+                       c->head_dim, c->rope_dims);
     const gguf_tensor *embedding = gguf_find(r->g, "token_embd.weight");
     if (!embedding || embedding->dims[1] > INT32_MAX)
         return err_set(r->e, ERR_CORRUPT, "the model file has no token_embd.weight");
@@ -154,13 +158,15 @@ static int read_divisors(const reader *r, model_config *c) {
         return 0;
     if (t->type != GGUF_F32 || t->dims[0] != (uint64_t)c->rope_dims / 2 ||
         t->bytes != t->dims[0] * sizeof(float))
-        return err_set(r->e, ERR_CORRUPT, "%.*s does not have one f32 for each rotated pair",
+        return err_set(r->e, ERR_CORRUPT,
+                       "the tensor %.*s does not have one f32 for each rotated pair",
                        (int)t->name.n, t->name.p);
     c->has_rope_divisors = true;
     model_tensor_rows(t, 0, 1, c->rope_divisors);
     for (int i = 0; i < c->rope_dims / 2; i++) {
         if (!isfinite(c->rope_divisors[i]) || c->rope_divisors[i] <= 0)
-            return err_set(r->e, ERR_CORRUPT, "%.*s has a number that is not positive",
+            return err_set(r->e, ERR_CORRUPT,
+                           "the tensor %.*s has a number that is not positive or not finite",
                            (int)t->name.n, t->name.p);
     }
     return 0;

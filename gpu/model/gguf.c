@@ -137,8 +137,9 @@ static int read_array(parse *p, str key, gguf_array *out) {
         return corrupt(p, "the array %.*s has elements of unknown type %" PRIu32, shown(key), key.p,
                        out->element_type);
     if (out->element_type == VALUE_ARRAY)
-        return err_set(p->e, ERR_UNSUPPORTED, "%s: %.*s is an array of arrays", p->called,
-                       shown(key), key.p);
+        return err_set(p->e, ERR_UNSUPPORTED,
+                       "%s: the value of %.*s is an array of arrays, which is not supported",
+                       p->called, shown(key), key.p);
     out->data = p->at;
     size_t width = value_bytes[out->element_type];
     /* a string has at least its length field: this limits the loop by the file's size */

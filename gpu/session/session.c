@@ -93,7 +93,8 @@ static int likely_blocks(const llm_session *s) {
  * is none. */
 static int work_begin(llm_session *s, err *e) {
     if (s->failed)
-        return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
+        return err_set(e, ERR_INTERNAL,
+                       "the model's last computation failed; run the statement again");
     if (!s->runs_model || s->work != NULL)
         return 0;
     const llm_session_options *o = &s->options;
@@ -421,7 +422,10 @@ static int soundness_check(llm_session *s, err *e) {
     if (!s->unsound)
         return 0;
     s->failed = true;
-    return err_set(e, ERR_MODEL, "'%s' produced NaN or infinite logits", s->engine->info.path);
+    return err_set(e, ERR_MODEL,
+                   "the model '%s' computed scores that are not finite (NaN or infinity): its file "
+                   "may be damaged",
+                   s->engine->info.path);
 }
 
 static int one_pass(llm_session *s, err *e) {
@@ -517,8 +521,9 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
     size_t need = count / LLM_BLOCK_TOKENS + 1;
     if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->device_blocks) {
         return err_set(e, ERR_LIMIT,
-                       "a prompt of %zu tokens: the model's context holds %d, kv_memory %d", count,
-                       info->context, s->device_blocks * LLM_BLOCK_TOKENS);
+                       "a prompt of %zu tokens is too long or empty: the model's context holds %d "
+                       "tokens, kv_memory %d",
+                       count, info->context, s->device_blocks * LLM_BLOCK_TOKENS);
     }
     int code = work_begin(s, e);
     if (code != 0)

@@ -135,7 +135,9 @@ static int load_id(tokenizer *t, const gguf *g, const char *key, uint8_t flags, 
     if (id >= (uint64_t)t->n)
         return id == UINT32_MAX
                    ? 0
-                   : err_set(e, ERR_CORRUPT, "%s is not in the model's vocabulary", key);
+                   : err_set(e, ERR_CORRUPT,
+                             "the model file's %s names a token that its vocabulary does not have",
+                             key);
     *out = (int32_t)id;
     t->flags[id] |= flags;
     return 0;

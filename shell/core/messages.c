@@ -27,6 +27,8 @@ void shell_error(shell *sh, const place *where, const err *e) {
     err shifted = *e;
     buf message = {0};
     int line = 1, col = 1;
+    if (e->code == ERR_INTERNAL)
+        buf_append_c(&message, "internal error (a bug in kvasir): ");
     format_visible(&message, str_from(e->message), sh->term.utf8); /* may quote bytes of a file */
     buf_append_char(&message, 0);
     if (e->pos >= 0)

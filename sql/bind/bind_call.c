@@ -342,8 +342,8 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
             "%s() refers only to columns of the outer query, so it would belong to that query",
             agg_kind_name(kind));
         err_hint(b->e,
-                 "move the aggregate to the outer query, or drop %s(): its argument is constant "
-                 "inside the subquery",
+                 "move %s() to the outer query, or remove it: in the subquery its argument has one "
+                 "value",
                  agg_kind_name(kind));
         return NULL;
     }

@@ -94,7 +94,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     rel *r = NULL;
     int status = sql_parse(v->sql, b->mem, &tree, &inner);
     if (!status && tree.ast->kind != AST_QUERY)
-        status = err_set(&inner, ERR_CORRUPT, "it is not a query");
+        status = err_set(&inner, ERR_CORRUPT, "its definition is not a query");
     if (!status) {
         b->view_depth++;
         b->view = v->name;

@@ -360,7 +360,7 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     if (v.s.n == 0)
         return fail_node(b, o->value, "a stop text cannot be empty");
     if (call->nstop == MOST)
-        return fail_node(b, o->value, "a call has at most %d stop texts", MOST);
+        return fail_node(b, o->value, "an LLM call has at most %d stop texts", MOST);
     if (!call->stop)
         call->stop = ARENA_ARRAY(b->mem, str, MOST);
     call->stop[call->nstop++] = v.s;
@@ -442,8 +442,8 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
     }
     if (call->nexample_fields == 0 && f->n > 0) {
         fail_node(b, n, "no column of the examples has the name of a field of the call");
-        err_hint(b->e, "the first field is \"%.*s\"", (int)BASE_MIN(f->names[0].n, (size_t)80),
-                 f->names[0].p);
+        err_hint(b->e, "give a column of the examples the name of a field, such as \"%.*s\"",
+                 (int)BASE_MIN(f->names[0].n, (size_t)80), f->names[0].p);
         return ERR_BIND;
     }
     columns[call->nexample_fields] = answer;

@@ -128,7 +128,7 @@ expr *to_condition(binder *b, expr *x) {
     fail(b, ERR_BIND, x->pos, x->len, "a condition must be BOOLEAN or a number, not %s",
          type_name(x->type));
     if (call)
-        err_hint(b->e, "compare the answer, or write RETURNS BOOLEAN");
+        err_hint(b->e, "compare the answer, as in LLM(…) = 'yes', or write LLM(…) RETURNS BOOLEAN");
     return NULL;
 }
 

@@ -153,7 +153,7 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     if (!type_parse(name, &type) || type == TYPE_BLOB || is_date(name)) {
         static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
-        fail(b, ERR_BIND, t->pos, t->len, "a call cannot return \"%.*s\"",
+        fail(b, ERR_BIND, t->pos, t->len, "an LLM call cannot return \"%.*s\"",
              (int)BASE_MIN(name.n, (size_t)80), name.p);
         if (meant)
             err_hint(b->e, "did you mean %s?", meant);
@@ -198,7 +198,7 @@ static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
     call->nliterals = n;
     if (n > MAX_LITERALS)
         return fail(b, ERR_LIMIT, uses->pos, uses->len,
-                    "a call is compared with more than %d texts", MAX_LITERALS);
+                    "an LLM call is compared with more than %d texts", MAX_LITERALS);
     if (n > 1)
         return 0;
     str one = call->literals[0];

@@ -130,9 +130,9 @@ static const scope_column *find_in(binder *b, const scope *s, const node *n, boo
             *failed = true;
             fail_node(b, n, "column \"%.*s\" is ambiguous", (int)n->name.name.n, n->name.name.p);
             if (found->table.n && c->table.n && !str_equal_nocase(found->table, c->table))
-                err_hint(b->e, "%.*s.%.*s or %.*s.%.*s?", (int)found->table.n, found->table.p,
-                         (int)found->name.n, found->name.p, (int)c->table.n, c->table.p,
-                         (int)c->name.n, c->name.p);
+                err_hint(b->e, "did you mean %.*s.%.*s or %.*s.%.*s?", (int)found->table.n,
+                         found->table.p, (int)found->name.n, found->name.p, (int)c->table.n,
+                         c->table.p, (int)c->name.n, c->name.p);
             return NULL;
         }
         found = c;
@@ -230,8 +230,8 @@ static bool fail_recursion_outer(binder *b, const node *n) {
             fail_ident(b, n->name,
                        "a recursive CTE cannot refer to column \"%.*s\" of the outer query",
                        (int)n->name.name.n, n->name.name.p);
-            err_hint(b->e,
-                     "start the recursion from the outer table and carry its key as a column");
+            err_hint(b->e, "read the outer table in the first part of the CTE, keep its key as a "
+                           "column, and match that key in the outer query");
             return true;
         }
     return false;

@@ -190,7 +190,10 @@ static int files_open(cache *c, bool alone, err *e) {
         rc = try_open(c);
     }
     if (rc == ENOMEM)
-        return err_set(e, ERR_FULL, "no address space for the cache '%s'", c->path);
+        return err_set(e, ERR_FULL,
+                       "cannot open the cache '%s': it does not fit in this process's address "
+                       "space (ulimit -v)",
+                       c->path);
     return rc ? lmdb_error(e, rc, "cannot open the cache") : 0;
 }
 

@@ -337,7 +337,7 @@ static int walk_file(walk *w) {
 
 int cache_check_bytes(const void *bytes, size_t n, err *e) {
     walk w = {.map = bytes, .pages = n / PAGE, .e = e};
-    return n < 2 * PAGE ? err_set(e, ERR_CORRUPT, "the file is cut off") : walk_file(&w);
+    return n < 2 * PAGE ? err_set(e, ERR_CORRUPT, "the file is truncated") : walk_file(&w);
 }
 
 int cache_check(const char *path, err *e) {

@@ -214,7 +214,7 @@ static void recode_cells(csv *c, const value_type *types, arena *a) {
 static int store_record(csv *c, const value_type *types, text_pieces *texts, batch *out, err *e) {
     const char *p = c->in.p + c->in.start, *zero = memchr(p, 0, (size_t)(c->record.next - p));
     if (zero) /* the sniffer has checked the first MiB only */
-        return csv_error(c, e, ERR_CORRUPT, zero, -1, "a zero byte: this is not a text file");
+        return csv_error(c, e, ERR_CORRUPT, zero, -1, "a NUL byte: this is not a text file");
     if (c->record.n != c->ncolumns)
         return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cell%s, but %s has %d",
                          c->record.n, c->record.n == 1 ? "" : "s",

@@ -46,7 +46,8 @@ static int fill_sample(csv *c, err *e) {
         return ERR_UNSUPPORTED;
     }
     if (memchr(p, 0, n))
-        return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it has zero bytes", c->in.name);
+        return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it contains NUL bytes",
+                       c->in.name);
     if (!c->options.delimiter && is_json(p, n)) { /* with a delimiter the user means CSV */
         err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
         err_hint(e, "convert a list of objects: jq -r 'map([.a, .b])[] | @csv'");
@@ -280,7 +281,9 @@ int csv_sniff(csv *c, err *e) {
     if (end) {
         err_set(e, ERR_CORRUPT, "'%s' is empty", c->in.name);
         if (c->in.once)
-            err_hint(e, "a pipe can be read once; to keep it: CREATE TABLE t AS SELECT * FROM '%s'",
+            err_hint(e,
+                     "a pipe can be read only once; to read it several times: CREATE TABLE t AS "
+                     "SELECT * FROM '%s'",
                      c->name ? c->name : "-");
         return ERR_CORRUPT;
     }

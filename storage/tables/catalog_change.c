@@ -59,11 +59,11 @@ static int check_name_free(const txn *t, str name, err *e) {
     const char *what = catalog_table(c, name) ? "table" : catalog_view(c, name) ? "view" : NULL;
     if (!what)
         return 0;
-    return err_set(e, ERR_BIND, "there is already a %s '%.*s'", what, (int)name.n, name.p);
+    return err_set(e, ERR_BIND, "%s \"%.*s\" already exists", what, (int)name.n, name.p);
 }
 
 static int no_such(err *e, const char *what, str name) {
-    return err_set(e, ERR_BIND, "there is no %s '%.*s'", what, (int)name.n, name.p);
+    return err_set(e, ERR_BIND, "no %s \"%.*s\"", what, (int)name.n, name.p);
 }
 
 /* The first step of a change of one table. */
@@ -122,7 +122,8 @@ static int check_columns(const table_def *def, err *e) {
             return err_set(e, ERR_TYPE, "column \"%.*s\" has no type", (int)c->name.n, c->name.p);
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(c->name, def->columns[k].name))
-                return err_set(e, ERR_BIND, "duplicate column \"%.*s\"", (int)c->name.n, c->name.p);
+                return err_set(e, ERR_BIND, "column \"%.*s\" is named twice", (int)c->name.n,
+                               c->name.p);
     }
     return 0;
 }
@@ -182,8 +183,8 @@ static int create_table(txn *t, const table_def *def, arena *a, err *e) {
             break;
         x->id = next_id++;
         if (x->name.n && index_name_taken(&t->snap->catalog, made.indexes, i, x->name))
-            status = err_set(e, ERR_BIND, "there is already an index \"%.*s\"", (int)x->name.n,
-                             x->name.p);
+            status =
+                err_set(e, ERR_BIND, "index \"%.*s\" already exists", (int)x->name.n, x->name.p);
         else if (!x->name.n)
             x->name = index_name(&t->snap->catalog, a, def, x, made.indexes, i);
     }
@@ -336,15 +337,17 @@ static int check_droppable(const table_def *def, int at, err *e) {
         return err_set(e, ERR_INTERNAL, "column %d of %d", at, def->ncolumns);
     str name = def->columns[at].name;
     if (def->ncolumns == 1)
-        return err_set(e, ERR_BIND, "column \"%.*s\" is the table's only one", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "column \"%.*s\" cannot be dropped: it is the table's only one",
+                       (int)name.n, name.p);
     if (at == def->rowid_column)
-        return err_set(e, ERR_BIND, "column \"%.*s\" is the primary key", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "column \"%.*s\" cannot be dropped: it is the primary key",
+                       (int)name.n, name.p);
     for (int i = 0; i < def->nindexes; i++)
         for (int k = 0; k < def->indexes[i].ncolumns; k++)
             if (def->indexes[i].columns[k] == at)
-                return err_set(e, ERR_BIND, "column \"%.*s\" belongs to index \"%.*s\"",
-                               (int)name.n, name.p, (int)def->indexes[i].name.n,
-                               def->indexes[i].name.p);
+                return err_set(
+                    e, ERR_BIND, "column \"%.*s\" cannot be dropped: it belongs to index \"%.*s\"",
+                    (int)name.n, name.p, (int)def->indexes[i].name.n, def->indexes[i].name.p);
     return 0;
 }
 
@@ -419,8 +422,8 @@ int catalog_create_index(txn *t, str table, const index_def *def, const atomic_b
     if (!status)
         status = check_index(info->def, def, e);
     if (!status && def->name.n && catalog_index(&t->snap->catalog, def->name, NULL))
-        status = err_set(e, ERR_BIND, "there is already an index \"%.*s\"", (int)def->name.n,
-                         def->name.p);
+        status =
+            err_set(e, ERR_BIND, "index \"%.*s\" already exists", (int)def->name.n, def->name.p);
     if (status)
         return status;
     arena *a = arena_new();
@@ -459,8 +462,9 @@ int catalog_drop_index(txn *t, str name, err *e) {
     if (!x)
         return no_such(e, "index", name);
     if (x->primary)
-        return err_set(e, ERR_BIND, "\"%.*s\" is the primary key of table \"%.*s\"", (int)name.n,
-                       name.p, (int)table->name.n, table->name.p);
+        return err_set(e, ERR_BIND,
+                       "index \"%.*s\" cannot be dropped: it is the primary key of table \"%.*s\"",
+                       (int)name.n, name.p, (int)table->name.n, table->name.p);
     const table_info *info = &t->snap->infos[table - t->snap->tables];
     int at = (int)(x - table->indexes), n = table->nindexes - 1;
     if ((status = txn_empty_tree(t, info->index_trees[at], e)) != 0)
@@ -511,8 +515,8 @@ int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e) 
     int status = txn_before_change(t, e);
     const model_def *old = catalog_model(&t->snap->catalog, def->name);
     if (!status && old && !or_replace)
-        status = err_set(e, ERR_BIND, "there is already a model \"%.*s\"", (int)def->name.n,
-                         def->name.p);
+        status =
+            err_set(e, ERR_BIND, "model \"%.*s\" already exists", (int)def->name.n, def->name.p);
     if (status)
         return status;
     uint32_t next_id = t->snap->next_id;

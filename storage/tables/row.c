@@ -126,7 +126,9 @@ static bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int at, 
 }
 
 int row_corrupt(err *e, int64_t rowid) {
-    return err_set(e, ERR_CORRUPT, "row %lld is damaged", (long long)rowid);
+    err_set(e, ERR_CORRUPT, "the row with rowid %lld is damaged on disk", (long long)rowid);
+    err_hint(e, "restore the database from a backup");
+    return ERR_CORRUPT;
 }
 
 int row_decode(const row_layout *l, MDB_val bytes, int64_t rowid, value *row, err *e) {

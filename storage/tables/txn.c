@@ -22,7 +22,8 @@ enum { ROW_OVERHEAD_PAGES = 64, UNDO_BYTES_MAX = 1 << 20 };
 
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
     if (tree >= TREES_MAX)
-        return err_set(e, ERR_CORRUPT, "the catalog names tree %u, beyond the last", tree);
+        return err_set(e, ERR_CORRUPT,
+                       "the catalog is damaged: it refers to tree %u, which does not exist", tree);
     MDB_dbi *known = &t->store->tree_dbi[tree];
     if (!*known) {
         char name[16];
@@ -404,7 +405,7 @@ const catalog *txn_catalog(txn *t) {
 int txn_need_write(const txn *t, err *e) {
     if (t->write)
         return 0;
-    return err_set(e, ERR_INTERNAL, "a write in a read transaction");
+    return err_set(e, ERR_INTERNAL, "a read transaction cannot write");
 }
 
 void txn_mark_dirty(txn *t, uint32_t table_id) {

@@ -228,7 +228,7 @@ check 'max_tokens_total stops a statement and keeps its answers'
 enter 'SET max_tokens_total = 6000;'
 enter "SELECT count(LLM('How long?', t) RETURNS INTEGER) FROM texts;"
 see 'stopped: more than max_tokens_total = 6000'
-see 'its answers are kept: run it again to go on from there'
+see 'the answers so far are stored: run the statement again'
 enter 'SET max_tokens_total = 0;'
 
 check 'a resized terminal shows the statement once, and it can be edited'

@@ -360,7 +360,7 @@ static void every_token_has_a_row(void **state) {
     assert_int_equal(open_with_rows(TINY_VOCAB, &e), 0);
     assert_int_equal(open_with_rows(TINY_VOCAB + 8, &e), 0);
     assert_int_equal(open_with_rows(TINY_VOCAB - 1, &e), ERR_CORRUPT);
-    assert_non_null(strstr(e.message, "40 tokens, its embedding only 39 rows"));
+    assert_non_null(strstr(e.message, "40 tokens, but its embedding table only 39 rows"));
 }
 
 int main(void) {

@@ -131,7 +131,7 @@ static void refuses_what_it_cannot_run(void **state) {
     with_key(&m, "llama.attention.head_count", 0);
     refuses(&m, ERR_CORRUPT, "head_count is 0");
     with_key(&m, "llama.attention.head_count_kv", 3);
-    refuses(&m, ERR_CORRUPT, "are odd");
+    refuses(&m, ERR_CORRUPT, "must be a multiple of");
     with_key(&m, "llama.attention.value_length", 4);
     refuses(&m, ERR_UNSUPPORTED, "values");
     with_key(&m, "llama.rope.freq_base", 0);

@@ -396,7 +396,7 @@ static void refuses_broken_vocabularies(void **state) {
     make_str(&s.maker, "tokenizer.ggml.model", "llama");
     make_strs(&s.maker, "tokenizer.ggml.tokens", tokens, 2);
     make_u32(&s.maker, "tokenizer.ggml.eos_token_id", 2);
-    refuses(&s, ERR_CORRUPT, "eos_token_id is not in");
+    refuses(&s, ERR_CORRUPT, "eos_token_id names a token that");
     make_str(&s.maker, "tokenizer.ggml.model", "llama");
     make_strs(&s.maker, "tokenizer.ggml.tokens", tokens, 2);
     make_words(&s.maker, "tokenizer.ggml.token_type", 5, (int32_t[]){1}, 1);

@@ -401,7 +401,7 @@ static void test_zero_bytes_far_behind(void **state) {
     while ((status = csv_next(c, types, &b, NULL, &e)) == 0 && b.rows)
         arena_reset(mem);
     assert_int_equal(status, ERR_CORRUPT);
-    assert_non_null(strstr(e.message, "a zero byte"));
+    assert_non_null(strstr(e.message, "a NUL byte"));
     arena_free(mem);
     csv_close(c);
     buf_free(&text);
