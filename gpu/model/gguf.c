@@ -371,15 +371,15 @@ static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     return rc;
 }
 
-static const char FIRST_SHARD[] = "-00001-of-00003.gguf"; /* of three */
-enum { SHARD_NUMBER = 1, SHARD_DIGITS = 5 };
+/* The end of a shard's name, such as "-00001-of-00003.gguf". */
+enum { SHARD_SUFFIX = sizeof "-00001-of-00003.gguf" - 1, SHARD_NUMBER = 1, SHARD_DIGITS = 5 };
 
 void gguf_shard_path(const char *path, int i, buf *out) {
     if (i == 0) {
         buf_append_c(out, path);
         return;
     }
-    size_t number = strlen(path) - (sizeof FIRST_SHARD - 1) + SHARD_NUMBER;
+    size_t number = strlen(path) - SHARD_SUFFIX + SHARD_NUMBER;
     buf_printf(out, "%.*s%0*d%s", (int)number, path, SHARD_DIGITS, i + 1,
                path + number + SHARD_DIGITS);
 }
