@@ -2,13 +2,13 @@
  * exec.h - running statements: the database handle, statements and their results, progress,
  * cancelling.
  *
- *   db    an open database: store, settings, models, and the worker thread, the only one that uses
+ *   db    an open database: store, settings, models, and the worker thread; only that thread uses
  *         tables.mdb
  *   stmt  one statement, from submission to its last row; results are batches copied from the worker
  *
- * Thread rule: db_* and stmt_* are called from one thread (the shell's); stmt_cancel and
- * stmt_progress from any. Ownership: db outlives stmt; a batch from stmt_next lives until the next
- * stmt_next or stmt_free on it.
+ * Threads: db_* and stmt_* are called on one thread (the shell's), except stmt_cancel and
+ * stmt_progress, which may be called on any thread. Ownership: db outlives stmt; a batch from
+ * stmt_next lives until the next stmt_next or stmt_free of the same statement.
  */
 #ifndef KVASIR_EXEC_H
 #define KVASIR_EXEC_H
@@ -25,7 +25,8 @@ typedef struct db_options {
     const char *model; /* path or name of the default model (--model, KVASIR_MODEL); or NULL */
 } db_options;
 
-/* Opens a database and starts its worker; errors as of store_open. On failure *out is NULL. */
+/* Opens a database and starts its worker. Errors are those of store_open. On failure *out is
+ * NULL. */
 int db_open(const db_options *options, db **out, err *e);
 void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
 
@@ -41,26 +42,28 @@ typedef enum stmt_status {
     STMT_PENDING, /* timed out: still running (see stmt_progress) */
     STMT_ROWS,    /* *out holds rows */
     STMT_DONE,    /* no more rows; the statement succeeded */
-    STMT_ERROR    /* it failed with *e and was rolled back */
+    STMT_ERROR    /* the statement failed with *e and was rolled back */
 } stmt_status;
 
 /* Waits at most timeout_ms (-1: without limit) for the next batch. */
 stmt_status stmt_next(stmt *s, int timeout_ms, const batch **out, err *e);
 void stmt_free(stmt *s); /* cancels the statement if it still runs, and waits for its end */
-/* Asks the statement to stop at the next batch or engine
- * pass; it ends in ERR_CANCELLED. Async-signal-safe. */
+/* Asks the statement to stop at the next batch or engine pass. It then fails with ERR_CANCELLED.
+ * Async-signal-safe. */
 void stmt_cancel(stmt *s);
 /* Pauses the statement between two passes of the engine, or resumes it. Paused time counts towards no
  * limit, rate or ETA. */
 void stmt_pause(stmt *s, bool paused);
-/* Whether to fill the members of exec_progress that cost time: prefixes, operators, disk use. */
+/* Sets whether the members of exec_progress that take time to collect are filled: prefixes,
+ * operators, disk use. */
 void stmt_watch(stmt *s, bool watched);
 /* Makes the running LLM operator count, once, the tokens that other strategies would compute
- * (exec_progress.baselines). The model is idle meanwhile, as long as EXPLAIN (TOKENS) takes. */
+ * (exec_progress.baselines). Meanwhile the model is idle; the count takes as long as EXPLAIN
+ * (TOKENS). */
 void stmt_compare(stmt *s, bool wanted);
 
-/* The result's columns, once stmt_next returned another status than STMT_PENDING. 0 columns: the
- * statement returns no rows. */
+/* The result's columns. Valid once stmt_next has returned a status other than STMT_PENDING. 0
+ * columns: the statement returns no rows. */
 int stmt_column_count(const stmt *s);
 const char *stmt_column_name(const stmt *s, int column);
 value_type stmt_column_type(const stmt *s, int column);
@@ -69,25 +72,25 @@ int64_t stmt_changes(const stmt *s);
 stmt_kind stmt_what(const stmt *s);
 /* Warnings, separated by '\n'; "" for none. Valid from STMT_DONE or STMT_ERROR until stmt_free. */
 const char *stmt_notice(const stmt *s);
-/* Whether the result is a text to show without a table (EXPLAIN). */
+/* Whether the result is plain text, to be shown without a table (EXPLAIN). */
 bool stmt_is_text(const stmt *s);
 
 enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
 
 /* A prefix that prompts share. */
 typedef struct exec_prefix {
-    char text[96]; /* the end of its text */
+    char text[96]; /* the end of the prefix's text */
     int tokens;
-    int fanout; /* prompts that begin with it */
-    int done;   /* of these, answered */
+    int fanout; /* number of prompts that begin with the prefix */
+    int done;   /* number of these prompts that are answered */
 } exec_prefix;
 
 /* An operator of the plan, in print order. */
 typedef struct exec_operator {
     char name[48];
-    int depth;   /* below the root */
-    bool source; /* it has no input */
-    bool model;  /* it calls the model */
+    int depth;   /* levels below the root */
+    bool source; /* the operator has no input */
+    bool model;  /* the operator calls the model */
     uint64_t rows_in, rows_out;
 } exec_operator;
 
@@ -100,9 +103,10 @@ typedef struct exec_baseline {
 /* A consistent copy of a statement's progress, for the progress line and the live view. */
 typedef struct exec_progress {
     bool llm_running;
-    char phase[32];                 /* "reading", "ordering", "starting the model", "model", … */
-    uint64_t rows_total;            /* distinct inputs of the running LLM operator, as expected */
-    uint64_t rows_done;             /* of these, answered */
+    char phase[32]; /* "reading", "ordering", "starting the model", "model", … */
+    /* expected number of distinct inputs of the running LLM operator */
+    uint64_t rows_total;
+    uint64_t rows_done;             /* number of these inputs that are answered */
     double seconds;                 /* since the statement started */
     double llm_seconds;             /* in the running LLM operator */
     llm_figures llm;                /* of the statement so far */
@@ -112,11 +116,12 @@ typedef struct exec_progress {
     char field_order[160];
     char last_answer[80], last_input[80];
     bool paused;
-    double held_seconds;         /* paused so far; not included in the times above */
-    uint8_t shared[EXEC_SHARED]; /* percent of tokens reused, of the latest prompts, oldest first */
+    double held_seconds; /* time paused so far; not included in the times above */
+    /* percent of tokens reused in each of the latest prompts, oldest first */
+    uint8_t shared[EXEC_SHARED];
     int nshared;
     /* Only while watched (stmt_watch): */
-    exec_prefix prefixes[EXEC_PREFIXES]; /* widest first */
+    exec_prefix prefixes[EXEC_PREFIXES]; /* those shared by the most prompts first */
     int nprefixes;
     exec_operator operator_rows[EXEC_OPERATORS];
     int noperators;
@@ -133,9 +138,10 @@ typedef struct exec_estimate {
     int nstrategies;
 } exec_estimate;
 
-/* Starts estimating a statement of db_prepare, which may be run afterwards without parsing and binding
- * it again. `count`: also counts tokens by strategy, as EXPLAIN (TOKENS) does. stmt_next then returns
- * STMT_DONE, or STMT_ERROR for an error that running the statement would also meet. */
+/* Starts estimating a statement of db_prepare, which may be run afterwards without parsing and
+ * binding it again. `count`: also counts tokens by strategy, as EXPLAIN (TOKENS) does.
+ * stmt_next then returns STMT_DONE, or STMT_ERROR for an error that running the statement would
+ * also cause. */
 void stmt_estimate(stmt *s, bool count);
 const exec_estimate *stmt_estimated(const stmt *s); /* of the last stmt_estimate */
 
@@ -171,14 +177,15 @@ typedef struct db_object {
     const char **columns;
     value_type *types;
 } db_object;
-/* All objects, in `a`, as seen by the open transaction or a new one. */
+/* Lists all objects, allocated in `a`, as the open transaction sees them, or a new one if none is
+ * open. */
 int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
 const settings *db_settings(const db *d); /* as of the last finished statement */
 
 /* The next three return ERR_CANCELLED soon after *cancel becomes true; `cancel` may be NULL. */
 
-/* Information on the default model, which is opened if it is not open; texts are copied into `mem`.
- * Errors as of llm_engine_open, and ERR_MODEL if no model is found. */
+/* Returns information on the default model, which is opened if it is not open; texts are copied
+ * into `mem`. Errors are those of llm_engine_open, and ERR_MODEL if no model is found. */
 int db_model_info(db *d, arena *mem, llm_model_info *out, const atomic_bool *cancel, err *e);
 /* Prints the number of tokens of a text and each token, for .tokens. */
 int db_tokenize(db *d, str text, buf *out, const atomic_bool *cancel, err *e);

@@ -1,9 +1,9 @@
 /*
  * db_core_int.h - the database handle, and facts stored beside the catalog.
  *
- * Threads: while a statement runs, everything belongs to the worker, except the atomic members. When no
- * statement runs (stmt_free has returned) the caller may use it; posting the next job orders the
- * accesses.
+ * Threads: while a statement runs, everything belongs to the worker, except the atomic members.
+ * When no statement runs (stmt_free has returned), the caller may use all members; posting the next
+ * job orders the accesses.
  */
 #ifndef KVASIR_DB_CORE_INT_H
 #define KVASIR_DB_CORE_INT_H
@@ -19,8 +19,9 @@ struct db {
     str *variables;        /* name, value, name, value, …; on the heap */
     int nvariables;
 
-    txn *txn;                   /* BEGIN's transaction, from its first statement on; else NULL */
-    txn *active;                /* the running statement's: `txn` or its own; else NULL */
+    txn *txn; /* BEGIN's transaction, from its first statement on; else NULL */
+    /* the running statement's transaction: `txn` or its own; else NULL */
+    txn *active;
     atomic_bool in_transaction; /* after BEGIN */
     atomic_bool failed;         /* the transaction failed: only ROLLBACK is allowed */
 

@@ -159,9 +159,9 @@ static void destroy(worker *w) {
     pthread_mutex_destroy(&w->lock);
 }
 
-/* Blocks process-directed signals in the worker and the threads that it starts, so that handlers run
- * on the thread that opened the db: elsewhere, a handler could run while that thread frees the
- * statement it cancels. Synchronous faults are not blocked. */
+/* Blocks process-directed signals in the worker and the threads that it starts, so that handlers
+ * run on the thread that opened the db: on another thread, a handler could run while the db's
+ * thread frees the statement that the handler cancels. Synchronous faults are not blocked. */
 int worker_start(worker *w, err *e) {
     static const int sent[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
     sigset_t others, before;

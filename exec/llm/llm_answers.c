@@ -21,7 +21,7 @@ typedef struct memo_entry {
 struct answer_memo {
     memo_entry *entries;
     uint32_t count, capacity; /* a power of two */
-    arena *table;             /* holds the entries alone: freed when they grow */
+    arena *table;             /* holds only the entries; freed when a larger array replaces them */
     arena *mem;               /* holds the answers */
     workmem *space;
 };
@@ -121,8 +121,8 @@ enum {
     ANSWER_PARTS = 0x80
 };
 
-/* Whether fields may have to be left out of a prompt: from half the context on, since the engine decides
- * how much room the answer needs. */
+/* Whether fields may have to be left out of a prompt. Assumed if the prompt fills more than half
+ * the context, since only the engine decides how much room the answer needs. */
 static bool may_be_cut(const prompt *p, const settings *s, llm_span *const *spans, int nspans) {
     size_t total = 0, count;
     for (int i = 0; i < nspans; i++) {
@@ -133,7 +133,8 @@ static bool may_be_cut(const prompt *p, const settings *s, llm_span *const *span
            total > (size_t)llm_engine_info(p->engine)->context / 2;
 }
 
-/* Appends what decides which fields are left out: where they are, and which the question names. */
+/* Appends what determines which fields are left out: the length of each span, and which fields the
+ * question names. */
 static void identify_parts(const prompt *p, llm_span *const *spans, int nspans, buf *out) {
     for (int i = 0; i < nspans; i++) {
         size_t count;
@@ -153,7 +154,7 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     hash128 guide = p->guide ? llm_guide_key(p->guide) : (hash128){0, 0};
     llm_sampling how;
     call_sampling(s, p->call, &how);
-    if (p->guide || how.temperature <= 0) /* the other options have no effect */
+    if (p->guide || how.temperature <= 0) /* the other sampling options have no effect */
         how = (llm_sampling){.top_p = 1};
     double sampling[3] = {(double)how.temperature, (double)how.top_p, (double)how.min_p};
     int64_t more[3] = {how.top_k, (int64_t)how.seed, 0};

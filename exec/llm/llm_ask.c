@@ -1,9 +1,9 @@
 /*
- * llm_ask.c - the driver that wants answers: takes those that are known, submits the other prompts,
- * and keeps what the engine returns.
+ * llm_ask.c - the driver that gets answers: uses the known answers, submits the other prompts, and
+ * keeps what the engine returns.
  *
  * Invariant: an answer is in the memo, and with answer_cache on also on disk, as soon as the engine
- * returns it. So a cancelled statement loses none that it has computed.
+ * returns it. So a cancelled statement loses no computed answer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static void keep_answer(op *o, site_run *site, uint32_t input, const llm_answer 
     if (!site->answers[input])
         site->answers[input] = answer_memo_expect(memo);
     answer_memo_fill(memo, site->answers[input], a);
-    /* without dedup equal rows are asked apart on purpose */
+    /* without dedup, equal rows are asked about separately, on purpose */
     if (o->ctx->settings->dedup)
         answer_memo_link(memo, inputs_key(site->in, site->plan->call, input), site->answers[input]);
     ((llm_state *)o->state)->inputs_done++;
@@ -33,7 +33,8 @@ int llm_ask_open(llm_sender *x, llm_engine *engine, err *e) {
     return runtime_session(x->o->ctx->llm, engine, &x->session, e);
 }
 
-/* Counts the inputs that the rows need, of rows that pass the call's guard. */
+/* Marks and counts the inputs that the rows need. A late guard first excludes rows for which it is
+ * not true. */
 int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
     op *o = x->o;
     site_run *site = &((llm_state *)o->state)->sites[at];
@@ -57,7 +58,7 @@ int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, er
     return status;
 }
 
-/* Only calls that sampling may teach something about. */
+/* Marks the inputs only of calls about which a sample may teach something. */
 int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
     uint64_t inputs, fresh;
@@ -69,9 +70,9 @@ int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t co
 
 /* ---- known answers --------------------------------------------------------------------------- */
 
-/* An answer that is known, or pending: the statement's own - to the same fields of the call, or to
- * another call with the same prompt -, or a stored one (into *stored, its text in `mem`). Where there
- * is none for the fields, *id becomes the prompt's identity. */
+/* Finds an answer that is known or pending. *own: the statement's own answer, to the same fields of
+ * the call or to another call with the same prompt. *stored: an answer from the cache, its text in
+ * `mem`. If the statement has no answer for the fields, *id becomes the prompt's identity. */
 static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **spans, int nspans,
                     answer_id *id, arena *mem, llm_answer **own, llm_answer *stored) {
     exec_ctx *ctx = o->ctx;
@@ -87,7 +88,7 @@ static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **span
            (c && answer_load(c, id, ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
 }
 
-/* Takes a known answer; where there is none, the memo has a pending one from now on. */
+/* Uses the known answer, if there is one. Otherwise adds a pending answer to the memo. */
 bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
     op *o = x->o;
     llm_state *s = o->state;
@@ -115,7 +116,7 @@ bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
 
 enum { CACHED_SAMPLE = 64 };
 
-/* The share of a call's answers that are known, estimated from some of its inputs. */
+/* Estimates, from some inputs, the share of a call's answers that are known. */
 static double cached_share(op *o, const site_run *site) {
     llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(site->prompt));
     answer_id id = {0};
@@ -203,7 +204,7 @@ void llm_ask_remember(op *o) {
     llm_state *s = o->state;
     for (int i = 0; i < s->nsites; i++) {
         const site_run *site = &s->sites[i];
-        if (!site->learned) /* a commit is not free */
+        if (!site->learned) /* storing facts takes a commit */
             continue;
         if (!s->mode->returns)
             o->ctx->llm->sampled[site->plan->call->number - 1] = site->facts;
@@ -214,7 +215,8 @@ void llm_ask_remember(op *o) {
 
 /* ---- notices --------------------------------------------------------------------------------- */
 
-/* How many of a call's `of` answers are of a kind, and the first row that has one. */
+/* How many of a call's answers (`of` in all) are of a kind, and the first row with such an
+ * answer. */
 typedef struct answer_kind {
     uint32_t count, of;
     long long row; /* from 1 */

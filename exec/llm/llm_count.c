@@ -3,9 +3,9 @@
  * without the model.
  *
  * Invariant: the counts come from the engine's own scheduler run without a backend (count_only). It
- * is given the prompts that a cold run would ask, in the order it would, stage by stage, one
- * session for all operators of the statement and none twice; so they are what a run under that
- * strategy computes, evictions included, unless rows hang on answers.
+ * gets the prompts of a cold run in the same order: stage by stage, in one session for all
+ * operators, no prompt twice. So the counts, evictions included, are those of a run with that
+ * strategy, except where answers decide which rows are asked about.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -28,10 +28,12 @@ static const counted strategies[COUNT_STRATEGIES] = {
     {"grouped", PSM_GROUPED, LLM_REUSE_TREE},
 };
 
-/* The FIFO strategy that others are compared with: a window of 64 requests, and KV memory for 64 of the longest. */
+/* The FIFO strategy, for comparison: a window of 64 requests, and KV memory for 64 of the longest
+ * requests. */
 enum { FIFO_WINDOW = 64 };
 
-/* The share of rows that the filters on answers of a pipeline's first stages are expected to keep. */
+/* Returns the share of rows that the filters on answers are expected to keep in a pipeline's first
+ * stages. */
 static double stages_share(const plan_node *n, int nstages) {
     double share = 1;
     for (int i = 0; i < nstages; i++) {
@@ -44,7 +46,7 @@ static double stages_share(const plan_node *n, int nstages) {
     return share;
 }
 
-/* The same of all filters on answers in n and below. */
+/* Returns the same share for all filters on answers in n and below. */
 static double answers_share(const plan_node *n) {
     double share = 1;
     for (; n; n = n->left)
@@ -61,7 +63,7 @@ static uint64_t scaled_count(uint64_t n, double share) {
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
-/* An operator's inputs counted under one strategy. */
+/* The count of an operator's inputs under one strategy. */
 typedef struct counting {
     op *o;
     const counted *how;
@@ -70,10 +72,11 @@ typedef struct counting {
     input_order *orders; /* by call site */
     plan_tokens *out;    /* by stage */
     llm_sender sender;
-    llm_figures before; /* of run->session: counted so far */
+    llm_figures before; /* the figures of run->session when they were last read */
 } counting;
 
-/* A session serves one engine; what another had computed is lost, as in a run. */
+/* Sets x->session to the session of this engine. A session serves one engine; the KV of the
+ * previous engine is lost, as in a run. */
 static int count_open(llm_sender *x, llm_engine *engine, err *e) {
     counting *c = x->counting;
     llm_session_options options;
@@ -99,7 +102,8 @@ static int count_open(llm_sender *x, llm_engine *engine, err *e) {
     return status;
 }
 
-/* Late guards read answers, which there are not: every row may need the call. */
+/* Marks the inputs of all rows. Late guards are ignored, since they read answers, and counting has
+ * none. */
 static int count_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
     counting *c = x->counting;
     uint64_t inputs, fresh;
@@ -109,7 +113,7 @@ static int count_select(llm_sender *x, int at, const int64_t *rows, int64_t coun
     return 0;
 }
 
-/* Whether the statement has asked this prompt before; from now on it has. */
+/* Whether the statement has asked this prompt before. If not, records it as asked. */
 static bool count_is_known(llm_sender *x, int at, uint32_t input) {
     counting *c = x->counting;
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
@@ -170,7 +174,8 @@ static int count_rows(counting *c, err *e) {
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* A call's order under the strategy: the run's where that is its strategy. */
+/* Finds a call's order under the strategy. If the run uses the same strategy, this is the run's
+ * order. */
 static int order_of(counting *c, int at, err *e) {
     const settings *set = c->o->ctx->settings;
     llm_state *s = c->o->state;
@@ -188,7 +193,8 @@ static int order_of(counting *c, int at, err *e) {
     return status;
 }
 
-/* How much more of its tokens a call could share at most, over the best order. */
+/* Sets *gap to an upper bound on how much another order of whole cells could raise the shared
+ * fraction of tokens, compared with the best order found. NAN: unknown. */
 static int gap_of(counting *c, int at, double *gap, err *e) {
     const site_run *site = &((llm_state *)c->o->state)->sites[at];
     input_order best = {0};
@@ -210,7 +216,7 @@ static bool only_examples(const llm_state *s, const llm_stage *t) {
     return true;
 }
 
-/* Where answers decide which rows are asked about, the counts are upper bounds. */
+/* Whether answers decide which rows are asked about; the counts are then upper bounds. */
 static bool depends_on_answers(const llm_state *s, const llm_stage *t, const plan_demand *d) {
     for (int i = t->first_site; i < t->first_site + t->plan->nsites; i++)
         if (s->sites[i].plan->late_guard)
@@ -254,7 +260,9 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
     }
     for (int i = 0; i < s->nstages && status == 0; i++) {
         if (last && only_examples(s, &s->stages[i]))
-            continue; /* with examples one field order holds for all rows: fixed is all there is */
+            /* with examples one field order holds for all rows, so `grouped` is the same as
+             * `fixed` */
+            continue;
         c->out[i].strategy = c->how->name;
         note_stage(c->o, i, &c->out[i]);
         tokens[i][actual[i].ntokens++] = c->out[i];

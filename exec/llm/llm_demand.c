@@ -1,16 +1,17 @@
 /*
- * llm_demand.c - asking about fewer rows where the nodes above need only some of those that pass
+ * llm_demand.c - asks about fewer rows if the nodes above need only some of the rows that pass
  * (plan_demand; the planner's rule `waves`).
  *
  *   limit_hint   a LIMIT above: batches of rows in input order, until enough have passed
  *   top_n        the first n of each group that pass: rounds, each with some rows of every group
- *                that has not enough yet, up to twice as many per group each time
+ *                that does not have enough yet; the maximum per group doubles each round
  *   both         limit batches, without rows of groups that have enough
  *   semi_join    a join above: rows that match no row of its left input are dropped
  *
- * Invariant: the rows returned, in input order, are the first that pass, of all or of each group;
- * where top_n has an order they may be some more, of which the node above takes the first. Inputs,
- * layout and orders are fixed before the first batch, so the prompts are those of a run over all rows.
+ * Invariant: the returned rows, in input order, are the first rows that pass, of all rows or of
+ * each group. If top_n has an order, further rows may be returned; the node above chooses the first
+ * ones. Inputs, layout and orders are fixed before the first batch, so the prompts are those of a
+ * run over all rows.
  */
 #include <assert.h>
 #include <math.h>
@@ -24,7 +25,8 @@
 
 enum { FIRST_BATCH = 16, BATCH_GROWTH = 8 };
 
-/* The group of rows whose keys failed: each counts as a group of its own. */
+/* The group of a row whose keys could not be evaluated. Each such row counts as a group of its
+ * own. */
 enum { OWN_GROUP = UINT32_MAX };
 
 static const plan_demand *demand_of(const op *o) {
@@ -33,8 +35,9 @@ static const plan_demand *demand_of(const op *o) {
 
 /* ---- semi-join ------------------------------------------------------------------------------- */
 
-/* Errors of an expression over a row. They do not count here, where it is evaluated for rows that the
- * filters may drop: the node above reports them for rows that pass. */
+/* Whether the error comes from evaluating an expression over a row. Such errors are ignored here,
+ * where rows are evaluated that the filters may drop. The node above reports them for rows that
+ * pass. */
 static bool is_row_error(const err *e) {
     return e->code == ERR_ARITHMETIC || e->code == ERR_TYPE || e->code == ERR_LIMIT;
 }
@@ -46,7 +49,8 @@ static bool has_null(const column *keys, int n, int row) {
     return false;
 }
 
-/* Adds the partners' keys to the table; *any: one of them could match every row (mark_null). */
+/* Adds the join partners' keys to the table. *any: one of these keys is NULL and may match every
+ * row (mark_null). */
 static int read_partners(op *o, hash_table *table, column *keys, uint32_t *entries, bool *any,
                          err *e) {
     const plan_demand *d = demand_of(o);
@@ -140,7 +144,7 @@ static int find_groups(op *o, hash_table *table, err *e) {
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* The values by which a window or sort orders the rows. */
+/* Appends to `keys` the values by which a window or sort orders the rows. */
 static int read_order(op *o, rowset *keys, err *e) {
     llm_state *s = o->state;
     const plan_demand *d = demand_of(o);
@@ -168,7 +172,7 @@ static bool ties(const op *o, const rowset *keys, int64_t a, int64_t b) {
                         (int)(b % BATCH_ROWS)) == 0;
 }
 
-/* Marks rows that tie with the one before them in their group. */
+/* Marks each row that ties with the row before it in its group. */
 static void find_ties(op *o, const rowset *keys) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(keys), *before = ARENA_ARRAY(s->mem, int64_t, s->demand.ngroups + 1);
@@ -248,8 +252,8 @@ static bool has_enough(const op *o, int64_t row) {
            s->demand.passed[s->demand.group_of[row]] >= demand_of(o)->top_n.n;
 }
 
-/* Counts rows that passed, ascending, and drops those of groups that had enough before. With an order
- * none is dropped: the node above takes the first. */
+/* Counts rows[] (passed, ascending) per group, and drops rows of groups that already have enough.
+ * With top_n.order none is dropped: the node above chooses the first ones. */
 static void count_passed(op *o, const int64_t *rows, int64_t count) {
     llm_state *s = o->state;
     for (int64_t i = 0; s->demand.group_of && i < count; i++) {
@@ -262,8 +266,8 @@ static void count_passed(op *o, const int64_t *rows, int64_t count) {
 
 /* ---- limit batches --------------------------------------------------------------------------- */
 
-/* The lowest LIMIT between `at` and `node` below it, or `limit`; NULL: node is not below `at`. A
- * shared node is searched once. */
+/* Returns the lowest LIMIT on the path from `at` down to `node`, or `limit` if that path has none.
+ * NULL: node is not below `at`. `seen` marks searched nodes: a shared node is searched once. */
 static const plan_node *find_limit(const plan_node *at, const plan_node *node,
                                    const plan_node *limit, bool *seen) {
     if (!at || at == node)
@@ -277,7 +281,7 @@ static const plan_node *find_limit(const plan_node *at, const plan_node *node,
     return found ? found : find_limit(at->right, node, limit, seen);
 }
 
-/* Rows that have reached the LIMIT above. */
+/* Returns the number of rows that have reached the LIMIT above. */
 static int64_t rows_passed(op *o) {
     llm_state *s = o->state;
     if (!s->demand.limit)
@@ -287,7 +291,7 @@ static int64_t rows_passed(op *o) {
     return (int64_t)o->ctx->counts.rows_out[s->demand.limit->left->number];
 }
 
-/* The estimated share of the base's rows that pass all filters. */
+/* Returns the estimated share of the base's rows that pass all filters. */
 static double planned_share(const op *o) {
     const llm_state *s = o->state;
     double share = 1;
@@ -296,9 +300,9 @@ static double planned_share(const op *o) {
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
-/* As many rows as should bring what the LIMIT still needs, by the share that has passed, at first by
- * the estimated one. Counting one more passed row and two more asked ones than there were keeps bad
- * luck at the start from asking about everything (Laplace's rule of succession). */
+/* Returns the size of the next batch: the rows expected to bring what the LIMIT still needs. The
+ * share that passes is the estimate at first, later (passed + 1) / (asked + 2) (Laplace), so that
+ * bad luck at the start does not make the batch huge. */
 static int64_t batch_rows(op *o) {
     llm_state *s = o->state;
     int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);
@@ -334,8 +338,9 @@ int llm_run_limit_batch(op *o, err *e) {
 
 /* ---- top-n rounds ---------------------------------------------------------------------------- */
 
-/* As many rows of a group as should bring what it still needs, estimated as in limit batches, but no
- * more than `most`, and at least an eighth of those asked so far: that bounds the number of rounds. */
+/* Returns how many rows of a group to ask about next: the rows expected to bring what the group
+ * still needs, estimated as in batch_rows, but at most `most`. Asking about at least an eighth of
+ * the rows asked about so far bounds the number of rounds. */
 static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
     const llm_state *s = o->state;
     int64_t asked = s->demand.asked[group],
@@ -346,7 +351,8 @@ static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
 
 enum { CLOSED = -1 }; /* a group that gets no more rows in this round */
 
-/* Whether a row is one of the next *open of its group, or ties with the last of these. */
+/* Whether a row is one of the next *open rows of its group, or ties with the last of them. Updates
+ * *open. */
 static bool is_next(const llm_state *s, int64_t row, int64_t *open) {
     if (*open > 0)
         (*open)--;
@@ -355,9 +361,9 @@ static bool is_next(const llm_state *s, int64_t row, int64_t *open) {
     return *open != CLOSED;
 }
 
-/* Moves rows of groups that need more, up to `most` of each and those that tie with the last, from
- * waiting[0..*count) to `rows`, ascending. Drops rows of groups that have enough. Returns how many it
- * moved. */
+/* Chooses the rows of a round: moves rows of groups that need more from waiting[0..*count) to
+ * `rows` (ascending), and returns how many it moved. Moves at most `most` rows per group, and the
+ * rows that tie with the last of them. Drops rows of groups that have enough. */
 static int64_t choose_round(op *o, int64_t most, int64_t *waiting, int64_t *count, int64_t *open,
                             int64_t *rows) {
     llm_state *s = o->state;

@@ -2,8 +2,9 @@
  * llm_facts.c - what earlier runs and the sample taught about calls, and what the planner asks about
  * models and calls (plan_env).
  *
- * Invariant: where the rows that reach a call may change the text of its prompts, plans do not depend on
- * what was learned or measured: the same statement over the same data sends the same prompts.
+ * Invariant: where the rows that reach a call may change the text of its prompts, plans do not
+ * depend on what was learned or measured. So the same statement over the same data sends the same
+ * prompts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 
 /* ---- learned facts --------------------------------------------------------------------------- */
 
-/* The key of a call's facts. It includes the possible answers, since facts about other literals or
- * lengths of answers say nothing about these. */
+/* Appends the key of a call's facts. The key includes the possible answers: facts about other
+ * literals, or about another maximum length, do not apply. */
 static void learned_key(const llm_call *call, hash128 fingerprint, buf *out) {
     buf b = {0};
     buf_printf(&b, "%d %d %d", (int)call->returns, call->max_tokens, call->examples != NULL);
@@ -37,7 +38,7 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
     }
     arena *a = arena_new();
     learned_key(call, fingerprint, &key);
-    /* A fact that cannot be read is not known. */
+    /* A fact that cannot be read counts as unknown. */
     bool ok = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
               bytes.n == sizeof *out;
     if (ok)
@@ -83,7 +84,8 @@ static double count_tokens(void *arg, str text) {
     return (double)count;
 }
 
-/* What is known about a call's answers; false: nothing that plans may depend on. */
+/* Reads what is known about a call's answers. Returns false if nothing is known on which plans may
+ * depend. */
 static bool learned_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
     llm_engine *engine = engine_of_call(ctx, call);
     return engine && facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, out) &&
@@ -122,7 +124,7 @@ static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order)
     call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
     found = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
             call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
-    if (found) /* the newest on record */
+    if (found) /* the newest recorded order */
         memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);
     for (int f = 0; found && f < call->nfields; f++)
         found = order[f] < call->nfields;
@@ -131,8 +133,9 @@ static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order)
     return found;
 }
 
-/* Whether the text of a call's prompts may depend on the rows that reach it: a field order is solved
- * over them, or compared with one on record; a layout is chosen by counting. */
+/* Whether the text of a call's prompts may depend on the rows that reach the call. It does if a
+ * field order is computed from these rows or compared with a recorded one, or if a layout is chosen
+ * by counting tokens. */
 static bool text_depends_on_rows(const settings *s, const llm_call *call) {
     str mode = str_from(s->field_order);
     if (s->llm_layout == LAYOUT_AUTO)
@@ -141,8 +144,8 @@ static bool text_depends_on_rows(const settings *s, const llm_call *call) {
            (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
 }
 
-/* Where the text of a call's prompts depends on the rows that reach it, what was measured or learned
- * must not decide the call's place in the plan: that decides which rows reach it. */
+/* Whether plans may depend on what was learned or measured. Not if the text of a call's prompts
+ * depends on the rows that reach the call, since the plan determines these rows. */
 static bool may_use_what_was_learned(exec_ctx *ctx) {
     for (int i = 0; i < ctx->stmt->ncalls; i++)
         if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))

@@ -2,10 +2,10 @@
  * llm_inputs.c - the distinct inputs of one LLM call: which rows need an answer, and their fields'
  * texts.
  *
- * Invariant: two rows share an input exactly when the call cannot tell them apart: the same fields are
- * present, with the same texts. Field ids are ranks in bytewise order, as the solver wants them.
- * Texts are in memory that spills: in the rows themselves, or in llm_runtime.kept where a field is
- * no plain TEXT column; the input tables hold only pointers and hashes.
+ * Invariant: two rows share an input exactly when the call cannot tell them apart: the same fields
+ * are present, with the same texts. The ids of texts are ranks in bytewise order, as the solver
+ * requires. Texts are in memory that spills: in the rows themselves, or in llm_runtime.kept if a
+ * field is not a plain TEXT column; the input tables hold only pointers and hashes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +24,17 @@ typedef struct dictionary {
     arena *mem;
 } dictionary;
 
-/* What only gathering needs, freed after it. */
+/* What is needed only while gathering, and freed after it. */
 typedef struct gathering {
     llm_inputs *in;
     dictionary *fields;
     hash_index inputs;
-    uint32_t *room; /* by field: of in->value */
+    uint32_t *room; /* by field: capacity of in->value */
     arena *mem;
 } gathering;
 
-/* The id of a text. A new one is copied into `keep`, or stays where it is (NULL). */
+/* Returns the id of a text. A new text is copied into `keep`; if `keep` is NULL, it stays where it
+ * is. */
 static uint32_t field_intern(gathering *g, int field, str text, arena *keep) {
     dictionary *d = &g->fields[field];
     hash128 key = hash_128(text.p, text.n);
@@ -85,7 +86,7 @@ static int ranked_compare(const void *a, const void *b) {
 }
 
 /* Renumbers a field's values by bytewise rank, so that texts with a common beginning are neighbours
- * when ids are sorted, and moves what stays of them to `mem`. Frees the dictionary. */
+ * when ids are sorted. Copies what is needed later to `mem`, and frees the dictionary. */
 static int field_finish(gathering *g, int f, arena *mem, const atomic_bool *cancel, err *e) {
     llm_inputs *in = g->in;
     dictionary *d = &g->fields[f];
@@ -139,8 +140,9 @@ static bool is_text_column(const expr *x) {
     return x->kind == EXPR_COLUMN && x->type == TYPE_TEXT;
 }
 
-/* The field ids of one row. *needed is false where the answer is NULL without a call: the guard is not
- * true, the prompt, a field that it names, or all fields are NULL. */
+/* Finds the field ids of one row. *needed: false if the answer is NULL without a call. That is so
+ * if the guard is not true, or if the prompt, a field that the prompt names, or all fields are
+ * NULL. */
 static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of, int row,
                    arena *pass, arena *keep, uint32_t *ids, bool *needed, err *e) {
     const llm_call *call = site->call;
@@ -173,7 +175,7 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
     int status = 0;
     uint32_t *ids = ARENA_ARRAY(g->mem, uint32_t, in->nfields + 1);
     evaluated of = {.fields = ARENA_ARRAY(g->mem, column, in->nfields + 1)};
-    arena *pass = arena_new(); /* one batch: not counted, as in every operator */
+    arena *pass = arena_new(); /* memory of one batch is not accounted, as in every operator */
     int64_t at = 0;
     for (int i = 0; i < rowset_batches(rows) && status == 0; i++) {
         const batch *b = rowset_batch(rows, i);

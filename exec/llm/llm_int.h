@@ -1,5 +1,5 @@
 /*
- * llm_int.h - the parts of the LLM operator that know nothing of stages: inputs, prompts, orders,
+ * llm_int.h - the parts of the LLM operator that do not depend on stages: inputs, prompts, orders,
  * answers, and the runtime that the operators of a statement share.
  *
  *   rows --inputs_gather--> distinct inputs (field values by dictionary id)
@@ -8,8 +8,8 @@
  *        --answer_*-------> the statement's memo, then the answers stored on disk
  *        --llm_runtime----> the engine's session; events become answers
  *
- * Invariant: layout and field order are fixed over all distinct inputs of a call before stored answers
- * are looked up, so what is stored never changes a prompt's text.
+ * Invariant: layout and field order are computed from all distinct inputs of a call, before stored
+ * answers are looked up. So stored answers never change a prompt's text.
  */
 #ifndef KVASIR_LLM_INT_H
 #define KVASIR_LLM_INT_H
@@ -29,7 +29,7 @@
 /* The distinct texts of one field; a text's id is its rank in bytewise order. */
 typedef struct field_values {
     uint32_t count;
-    str *text;    /* by id; in the rows or in llm_runtime.kept, which may spill */
+    str *text;    /* by id; bytes in the rows or in llm_runtime.kept, which may spill */
     hash128 *key; /* by id: hash of the text */
 } field_values;
 
@@ -39,17 +39,18 @@ enum { NO_INPUT = UINT32_MAX };
 typedef struct llm_inputs {
     int nfields;
     uint32_t count;
-    field_values *fields; /* [nfields] */
-    uint32_t **value;     /* [nfields][count] the id of a field's text, or PSM_ABSENT */
-    uint32_t *of_row;     /* [rows] each row's input; NO_INPUT: its answer is NULL without a call */
-    int64_t rows, needed_rows; /* needed_rows: those with an input */
+    field_values *fields;      /* [nfields] */
+    uint32_t **value;          /* [nfields][count] the id of a field's text, or PSM_ABSENT */
+    uint32_t *of_row;          /* by row: its input; NO_INPUT: the answer is NULL without a call */
+    int64_t rows, needed_rows; /* needed_rows: number of rows with an input */
 } llm_inputs;
 
-/* Reads the call's fields from every row; with `dedup` equal inputs become one. The result lives in
- * `mem`, its texts as long as the rows and ctx->llm. */
+/* Reads the call's fields from every row; with `dedup` equal inputs become one. The result is
+ * allocated in `mem`; its texts stay valid as long as `rows` and ctx->llm. */
 int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e);
-/* Identifies an input within its statement: a hash of the call's number and the fields' texts. */
+/* Returns a key for an input, unique within its statement: a hash of the call's number and the
+ * fields' texts. */
 hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 
 /* ---- prompts (prompt.c) ---------------------------------------------------------------------- */
@@ -64,13 +65,13 @@ typedef struct prompt {
     int nfields;
     llm_span **before; /* spans before the row's fields: the prefix that all prompts share */
     int nbefore;
-    llm_span **after; /* spans after them */
+    llm_span **after; /* spans after the row's fields */
     int nafter;
     llm_span **names;   /* nfields: "review:" */
     llm_span ***values; /* [field][value id]: " text\n" */
     uint32_t *nvalues;
     bool borrows;       /* names and values belong to another prompt, which outlives this one */
-    size_t head_tokens; /* of `before` */
+    size_t head_tokens; /* number of tokens in `before` */
     llm_guide *guide;   /* NULL: free text */
     arena *mem;
 } prompt;
@@ -86,65 +87,72 @@ typedef struct prompt_spec {
     llm_engine *engine;
     const exec_ctx *ctx;
     bool data_first;
-    const prompt *like; /* has the same fields and inputs: its names and values are used; or NULL */
+    /* a prompt with the same fields and inputs, whose names and values are reused; or NULL */
+    const prompt *like;
 } prompt_spec;
 
-/* Tokenizes the texts of all prompts; spans of values are made in ctx->llm->kept. ERR_MODEL when the
- * model's answers cannot be constrained to the call's type, ERR_FULL, ERR_CANCELLED. */
+/* Tokenizes the texts of all prompts; the spans of values are allocated in ctx->llm->kept. Errors:
+ * ERR_MODEL if the model's answers cannot be constrained to the call's type, ERR_FULL,
+ * ERR_CANCELLED. */
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
 void prompt_free(prompt *p); /* NULL is fine */
-/* Changes what comes first, instruction or data; before prompt_finish_prefix. */
+/* Sets whether the instruction or the data come first. Called before prompt_finish_prefix. */
 void prompt_set_layout(prompt *p, bool data_first);
-/* Adds the examples, with their fields in this order, and the blank line before the row. Called once,
- * before prompt_spans. */
+/* Adds the examples, with their fields in `order` (NULL: as written), and the blank line before the
+ * row. Called once, before prompt_spans. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order);
-/* The spans of an input's prompt in a field order; returns how many. `out` has room for
- * prompt_max_spans(). */
+/* Writes the spans of an input's prompt, with its fields in `order`, to `out`, and returns their
+ * number. `out` has room for prompt_max_spans() spans. */
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
                  llm_span **out);
 int prompt_max_spans(const prompt *p);
-/* The field whose name this span is, -1: none. The next span is its value. */
+/* Returns the field whose name this span is, or -1 if it is not a field's name. The span after a
+ * name is the field's value. */
 int prompt_named_field(const prompt *p, const llm_span *span);
 
 /* ---- order (llm_order.c) --------------------------------------------------------------------- */
 
 typedef struct input_order {
     psm_result psm;
-    uint32_t *rank; /* by input: its place in psm.row_order; order_rank() */
+    uint32_t *rank; /* by input: its position in psm.row_order; set by order_rank() */
     str text;       /* for EXPLAIN: "synopsis, review" or the largest groups */
 } input_order;
 
-/* The order in which an input's fields are sent. */
+/* Returns the order in which an input's fields are sent. */
 static inline const uint8_t *order_of_input(const input_order *o, const llm_inputs *in,
                                             uint32_t input) {
     return o->psm.field_order + (size_t)input * (size_t)in->nfields;
 }
-/* Fills rank. */
+/* Fills o->rank. */
 void order_rank(input_order *o, uint32_t count, arena *mem);
-psm_strategy llm_strategy_of(const settings *s); /* as SET psm says */
+psm_strategy llm_strategy_of(const settings *s); /* the strategy that SET psm chose */
 
-/* Solves field and input order over all inputs. Takes a field order on record where that is nearly as
- * good as the best, else puts the best on record. */
+/* Computes the field order and the input order for all inputs. With SET field_order = 'keep',
+ * uses a recorded field order if it is nearly as good as the best one; otherwise records the
+ * best one. */
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e);
-/* The same without the record. `bound`: also an upper bound on what any order could share. */
+/* As order_solve, but neither uses nor changes the recorded orders. `bound`: also computes an upper
+ * bound on what any order could share. */
 int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in,
                       psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e);
-/* The best single field order, whatever the settings psm and field_order are. */
+/* Finds the best single field order, whatever the settings psm and field_order are. */
 int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e);
-/* The share of tokens that some other order of whole cells could share at most beyond this one, which
- * was solved with its bound; NAN: not known. */
+/* Sets *gap to an upper bound on how much another order of whole cells could raise the shared
+ * fraction of tokens. `order` must have been solved with `bound`. NAN: unknown. */
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
-/* The field order of the rows with the most fields, absent fields last; r has groups. Where a result
- * has one order for all rows, this is it. */
+/* Writes to `order` the field order of the group with the most fields; the fields that this group
+ * lacks come last. r must have a group. If a result has one order for all rows, this function
+ * returns that order. */
 void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order);
-/* The catalog's key for a fact about a call: "<prefix>/<hash of engine, instruction and fields>". */
+/* Appends the catalog's key for a fact about a call: "<prefix>/<hash of engine, instruction and
+ * fields>". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
 
 /* ---- layout (llm_layout.c) ------------------------------------------------------------------- */
 
-/* A call of a group, and the share of the group's inputs that it is asked about. */
+/* A call of a group, and the share of the group's inputs about which this call is asked. */
 typedef struct layout_call {
     const prompt *prompt;
     double share;
@@ -162,47 +170,50 @@ typedef struct llm_answer {
     int choice;
     double prob;
     bool failed;    /* the answer is NULL; text is the reason (llm_on_error = 'null') */
-    bool ended;     /* by max_tokens, not by the model */
+    bool ended;     /* max_tokens ended the answer, not the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
-    bool pending;   /* asked for, not there yet */
+    bool pending;   /* requested; the answer has not arrived yet */
     uint32_t output_tokens;
 } llm_answer;
 
-/* The statement's answers. An answer may have several keys: its call and fields (inputs_key), and its
- * prompt (answer_identify). Answers live in the arena given to answer_memo_new. */
+/* The statement's answers. An answer may have several keys: its call and fields (inputs_key), and
+ * its prompt (answer_identify). Answers are allocated in the arena given to answer_memo_new. */
 typedef struct answer_memo answer_memo;
 answer_memo *answer_memo_new(workmem *space, arena *answers);
 void answer_memo_free(answer_memo *m);
 llm_answer *answer_memo_find(const answer_memo *m, hash128 key); /* NULL: none */
-/* A new pending answer, without a key. */
+/* Adds a pending answer, without a key. */
 llm_answer *answer_memo_expect(answer_memo *m);
 void answer_memo_link(answer_memo *m, hash128 key, llm_answer *a);
 /* Fills a pending answer; copies the text. */
 void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a);
 
-/* How a call's TEXT answers are sampled: by the settings, unless the call has its own temperature. */
+/* Sets how a call's TEXT answers are sampled: by the settings, but with the call's own temperature
+ * if it has one. */
 void call_sampling(const settings *s, const llm_call *call, llm_sampling *out);
 
-/* The texts that end a call's TEXT answers: the call's, or the setting's (held in *own); returns how
- * many. */
+/* Finds the texts that end a call's TEXT answers: the call's own, or else the setting's (stored in
+ * *own). Returns their number. */
 int call_stops(const settings *s, const llm_call *call, str *own, const str **out);
 
-/* Identity of a prompt's answer on disk: engine, tokens, constraint, sampling, template. The caller
- * frees `identity`. */
+/* What identifies a prompt's answer on disk: engine, tokens, constraint, sampling, template. The
+ * caller frees `identity`. */
 typedef struct answer_id {
     hash128 key;
     buf identity;
 } answer_id;
 void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
                      answer_id *out);
-/* Reads a stored answer; false: none. `shortened`: also one whose prompt had fields left out. */
+/* Reads a stored answer; returns false if there is none. `shortened`: also accepts an answer whose
+ * prompt had fields left out. */
 bool answer_load(cache *c, const answer_id *id, bool shortened, arena *mem, llm_answer *out);
 void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms);
 
-/* The SQL value of an answer; TEXT is referenced. */
+/* Converts an answer to its SQL value. A TEXT value is not copied: it points into the answer or the
+ * call. */
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
 
-/* Prompt tokens per second of a model whose rate was not measured. */
+/* Prompt tokens per second assumed for a model whose rate was not measured. */
 enum { NOMINAL_TOK_S = 2000 };
 
 /* ---- KV blocks on disk (llm_kv.c) ------------------------------------------------------------ */
@@ -212,12 +223,12 @@ enum { NOMINAL_TOK_S = 2000 };
  * (tests/bench/bench_evict replays them). */
 typedef struct kv_link {
     cache *cache;
-    double block_ms; /* cost of computing a block again, by the model's rate */
+    double block_ms; /* cost of computing a block again, at the model's rate */
     FILE *trace;
-    pthread_mutex_t mutex; /* of noted */
+    pthread_mutex_t mutex; /* protects `noted` */
     hash128 *noted;        /* PIN: the blocks read or stored */
     size_t nnoted, noted_cap;
-    bool notes; /* `noted` is filled */
+    bool notes; /* whether blocks are added to `noted` */
 } kv_link;
 void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out);
 void kv_link_close(kv_link *l);
@@ -226,8 +237,8 @@ int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e);
 
 /* ---- model files of cache entries (model_files.c) -------------------------------------------- */
 
-/* Records that this model file makes entries of this fingerprint. Warns if the file's contents have
- * changed since the last time. */
+/* Records that this model file produces cache entries with this fingerprint. Warns if the file's
+ * contents have changed since the last time. */
 void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
 /* ---- EXPLAIN (TOKENS) (llm_count.c) ---------------------------------------------------------- */
@@ -245,14 +256,15 @@ void count_run_close(count_run *run);
 
 /* ---- the runtime (llm_runtime.c), learned facts (llm_facts.c) -------------------------------- */
 
-/* Learned from earlier runs of a call. Its bytes are stored in the catalog. */
+/* What was learned from earlier runs of a call. The bytes of this struct are stored in the
+ * catalog. */
 typedef struct call_facts {
     uint64_t answers, output_tokens;
     uint64_t literal_counts[32]; /* how often each of the first 32 literals was the answer */
 } call_facts;
 
 /* What a statement's LLM operators share. Engines are opened when the runtime is made, while the
- * catalog can be read. An error of that is reported by the operator that needs the engine, so that
+ * catalog can be read. If that fails, the operator that needs the engine reports the error, so that
  * EXPLAIN works without a model. */
 struct llm_runtime {
     exec_ctx *ctx;
@@ -267,37 +279,40 @@ struct llm_runtime {
     cache *cache; /* NULL: off or unusable */
     kv_link kv;   /* between `session` and `cache` */
     bool cache_tried;
-    int64_t sample;        /* > 0: operators ask about this many rows only (llm_sample.c) */
-    call_facts *sampled;   /* by call number - 1: learned from this statement's sample */
-    bool forget;           /* plans must not depend on earlier runs (llm_plan_hooks) */
-    llm_figures figures;   /* of the sessions before this one, and what operators counted */
-    int operators_started; /* stages of the operators that have started */
+    int64_t sample;      /* > 0: operators ask about this many rows only (llm_sample.c) */
+    call_facts *sampled; /* by call number - 1: learned from this statement's sample */
+    bool forget;         /* plans must not depend on earlier runs (llm_plan_hooks) */
+    /* of the sessions closed so far, and what operators counted themselves */
+    llm_figures figures;
+    int operators_started; /* number of stages of the operators that have started */
     double started_s;
     double watched_s; /* when details were last collected (watch.c) */
     count_run counts[COUNT_STRATEGIES];
     struct noted_order *noted_orders; /* llm_order.c */
     arena *mem;
-    arena *kept; /* spills: spans of values, texts of computed fields, answers */
+    arena *kept; /* may spill: spans of values, texts of computed fields, answers */
 };
 
-/* The engine of a call, or the error that opening it returned. */
+/* Returns the engine of a call in *out, or the error that occurred when it was opened. */
 int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e);
-/* The session of an engine. There is one at a time: the session of another engine is closed. */
+/* Returns the session of an engine, starting it if needed. Only one session exists at a time: that
+ * of another engine is closed first. */
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e);
 cache *runtime_cache(llm_runtime *r); /* opened on first use; NULL: off or unusable */
-/* The statement's figures so far. */
+/* Returns the statement's figures so far. */
 void runtime_figures(const llm_runtime *r, llm_figures *out);
 void runtime_memory(const llm_runtime *r, llm_memory *out); /* zero without a session */
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
-/* What is known about a call; false: nothing. */
+/* Reads what is known about a call; returns false if nothing is. */
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
-/* The same for plans: where these must not depend on earlier runs, only this statement's sample. */
+/* As facts_recall, but for plans: if plans must not depend on earlier runs, returns only what this
+ * statement's sample taught. */
 bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
-/* Whether asking a sample may teach something about the call: it has few possible answers, and their
- * shares are not known. */
+/* Whether a sample may teach something about the call: the call has few possible answers, and how
+ * often each occurs is not known. */
 bool sample_teaches(exec_ctx *ctx, const llm_call *call);
-/* Stores them. */
+/* Stores the facts of a call. */
 void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                     const call_facts *facts);
 

@@ -2,7 +2,7 @@
  * llm_kv.c - passes KV blocks between a session and the cache.
  *
  * Invariant: a block is stored and looked up under its whole identity: fingerprint, parent, key and
- * tokens. So the cache can return no other block.
+ * tokens. So the cache cannot return a wrong block.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
                 l->block_ms, bytes);
 }
 
-/* Called on several threads: the engine's read blocks. */
+/* Called on several threads, since the engine's threads read blocks. */
 static void note_block(kv_link *l, hash128 key) {
     if (!l->notes)
         return;

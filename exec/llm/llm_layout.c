@@ -7,9 +7,9 @@
  *   data first          row 1 | question 1      each row is computed once for all calls,
  *                             | question 2      the instructions for each row
  *
- * Invariant: the layout is a function of statement, data and settings alone. Tokens are counted over
- * the distinct inputs in the best single field order; dedup, caches, psm, a listed order and stored
- * answers have no influence.
+ * Invariant: the layout is a function of statement, data and settings alone. Tokens are counted
+ * over the distinct inputs in the best single field order; dedup, caches, psm, an order listed by
+ * SET field_order and stored answers have no influence.
  */
 #include <math.h>
 

@@ -3,10 +3,10 @@
  * keeps a record of field orders in the catalog.
  *
  * Invariant: the field order is a function of statement, data, settings and the record alone. The
- * record belongs to a call (instruction, fields, model). An order on record is used while it computes
- * at most 5 % more tokens than a fresh one: another WHERE then finds the stored answers. The record
- * has the last few orders, and the oldest that is good enough is used, so that the same question
- * about different tables, with different best orders, finds the order of each again.
+ * record belongs to a call (instruction, fields, model). A recorded order is used if it computes at
+ * most 5 % more tokens than a fresh one. So a statement with another WHERE finds the stored
+ * answers. The record has the last few orders, and the oldest that is good enough is used. So the
+ * same question about different tables, whose best orders differ, finds each table's order again.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 static const double RECORD_TOLERANCE = 1.05;
 
-/* How many orders a call has on record, the oldest first. */
+/* Maximum number of recorded orders of a call; the oldest comes first. */
 enum { RECORDED_ORDERS = 4 };
 
 /* ---- solving --------------------------------------------------------------------------------- */
@@ -31,7 +31,8 @@ psm_strategy llm_strategy_of(const settings *s) {
     return strategies[s->psm];
 }
 
-/* The inputs as the solver takes them; its units are tokens. Arrays live in `mem`. */
+/* Fills *out with the inputs in the solver's form, measured in tokens. Its arrays are allocated in
+ * `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
     psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
     for (int f = 0; f < p->nfields; f++) {
@@ -54,7 +55,8 @@ static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_
     *out = (psm_input){.rows = in->count, .nfields = p->nfields, .fields = fields};
 }
 
-/* "synopsis, review", or the largest groups with their rows. */
+/* Returns the field order as text, such as "synopsis, review"; if groups of rows differ, the orders
+ * of the largest groups with their numbers of rows. */
 static str order_text(const prompt *p, const psm_result *r, arena *mem) {
     buf b = {0};
     for (int g = 0; g < r->ngroups && g < 3; g++) {
@@ -109,7 +111,7 @@ void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order) 
 
 /* ---- SET field_order = 'a, b' ---------------------------------------------------------------- */
 
-/* The listed order, made in `mem`; *out = NULL: the setting lists none. */
+/* Makes, in `mem`, the order that SET field_order lists. *out = NULL: the setting lists none. */
 static int listed_order(const settings *s, const llm_call *call, arena *mem, const uint8_t **out,
                         err *e) {
     str list = str_from(s->field_order), unknown;
@@ -193,8 +195,8 @@ static uint64_t computed_units(const psm_result *r) {
     return r->total_units - r->shared_units;
 }
 
-/* EXPLAIN (TOKENS) changes no record. What a run would put on record is noted here, since a later call
- * of the statement would find it. */
+/* EXPLAIN (TOKENS) changes no recorded order. An order that a run would record is kept here, since
+ * a later call of the statement would find it. */
 typedef struct noted_order {
     str key, bytes;
     struct noted_order *next;
@@ -221,7 +223,8 @@ static void record_keep(exec_ctx *ctx, str key, str bytes) {
     r->noted_orders = n;
 }
 
-/* Replaces the fresh order in *out by one on record if that is nearly as good: *usable. */
+/* Replaces the fresh order in *out by the recorded `order` if that is nearly as good. *usable:
+ * whether it is. */
 static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *order,
                         psm_options *options, arena *mem, input_order *out, bool *usable, err *e) {
     input_order kept = {0};
@@ -236,7 +239,7 @@ static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *or
     return status;
 }
 
-/* Appends the fresh order to the record; the oldest is dropped if there are too many. */
+/* Appends the fresh order to the record, and drops the oldest one if there are too many. */
 static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fresh, size_t n) {
     buf orders = {0};
     size_t skip = stored.n >= RECORDED_ORDERS * n ? stored.n - (RECORDED_ORDERS - 1) * n : 0;
@@ -246,8 +249,8 @@ static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fres
     buf_free(&orders);
 }
 
-/* Uses an order on record if it is nearly as good as the fresh one, else puts the fresh one on record.
- * Orders that differ between groups of rows follow from the rows and have no record. */
+/* Uses a recorded order if it is nearly as good as the fresh one, else records the fresh one. If
+ * orders differ between groups of rows, they are not recorded. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];

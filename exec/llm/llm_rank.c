@@ -1,15 +1,15 @@
 /*
  * llm_rank.c - chooses the next stage of a pipeline: as planned, until the rows contradict the plan.
  *
- * Of two stages, the one that saves the other more comes first: that order costs less. Where no two
- * rows share an input, this is the order by cost per row ÷ share of rows removed (Hellerstein and
+ * Of two stages, the one that saves more of the other stage's cost comes first. Where no two rows
+ * share an input, this is the order by cost per row ÷ share of rows removed (Hellerstein and
  * Stonebraker, "Predicate Migration", 1993). Where many rows share an input, removing rows saves
  * little.
  *
  * The cost of an input and the share of rows kept begin as the plan's estimates and are replaced by
- * observations (Babu et al., "Adaptive Ordering of Pipelined Stream Filters", 2004). The inputs
- * without answer are counted over the rows at hand, since a few texts in many rows are all asked
- * about early and cost nothing later. Stored answers cost nothing.
+ * observations (Babu et al., "Adaptive Ordering of Pipelined Stream Filters", 2004). Inputs without
+ * an answer are counted over the current rows: a few texts that occur in many rows are all asked
+ * about early, and cost nothing later. Stored answers cost nothing.
  *
  * Invariant: tokens and rows decide, never a clock. So the same statement over the same data and
  * cache asks the same prompts.
@@ -21,7 +21,8 @@
 
 /* The weight of the plan's estimates, in observed rows or inputs. */
 static const double PRIOR_ROWS = 8;
-/* A stage comes before one that was planned before it only where the saving is larger by a fifth. */
+/* A stage comes before a stage that was planned before it only if the planned order saves less than
+ * this fraction of what the new order saves. */
 static const double CLEARLY_LOWER = 0.8;
 
 static double estimated_keep(const llm_stage *t) {
@@ -36,7 +37,7 @@ static double expected_keep(const llm_stage *t) {
            (PRIOR_ROWS + (double)t->rows_in);
 }
 
-/* Tokens that the inputs without answer will cost. */
+/* Estimates the number of tokens that the inputs without an answer will cost. */
 static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->plan->estimate;
     double planned =
@@ -46,7 +47,7 @@ static double expected_tokens(const llm_stage *t) {
     return an_input * (double)t->new_inputs;
 }
 
-/* Tokens that stage t costs less after `first` has removed rows. */
+/* Estimates how many tokens less stage t costs after `first` has removed rows. */
 static double spared_by(const llm_state *s, const llm_stage *t, const llm_stage *first) {
     double inputs = (double)t->new_inputs / t->plan->nsites;
     if (inputs <= 0)
@@ -59,7 +60,7 @@ static bool goes_first(const llm_state *s, const llm_stage *t, const llm_stage *
     return spared_by(s, t, planned) < CLEARLY_LOWER * spared_by(s, planned, t);
 }
 
-/* Stages that remove rows, and those that they depend on. */
+/* Returns the stages that remove rows, and the stages that these depend on. */
 static uint32_t deciding_stages(const llm_state *s) {
     uint32_t deciding = 0;
     for (int i = s->nstages; i-- > 0;)
@@ -85,7 +86,8 @@ int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
         if ((done >> i & 1) || (t->plan->after & ~done))
             continue;
         if (!(wanted >> i & 1)) {
-            first = first < 0 ? i : first; /* only adds columns: after all that remove rows */
+            /* the stage only adds columns: it comes after all that remove rows */
+            first = first < 0 ? i : first;
             continue;
         }
         if (best < 0 || (!as_planned && goes_first(s, t, &s->stages[best])))
@@ -105,7 +107,7 @@ bool llm_order_is_flexible(const llm_state *s) {
     return false;
 }
 
-/* Inputs of a call that these rows need and that have no answer. */
+/* Counts the inputs of a call that these rows need and that have no answer. */
 static uint32_t new_inputs(const llm_inputs *in, uint8_t *marks, const int64_t *rows,
                            int64_t count) {
     uint32_t n = 0;

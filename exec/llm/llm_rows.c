@@ -2,7 +2,7 @@
  * llm_rows.c - subsets of the rows of a pipeline's base: their order, their columns, conditions over
  * them.
  *
- * Invariant: slots are the same in all stages: the base's columns, then those of each stage's
+ * Invariant: slots are the same in all stages: the base's columns, then the columns of each stage's
  * answers.
  */
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "op_llm_int.h"
 #include "rows/rowset_int.h"
 
-/* The data of rows in a chunk take up to this part of the KV memory. */
+/* The KV of the data of a chunk's rows takes at most the KV memory divided by this number. */
 enum { KEPT_PART = 2 };
 
 /* ---- which rows ------------------------------------------------------------------------------ */
@@ -61,8 +61,6 @@ int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order,
     return rows;
 }
 
-/* A session serves one engine: going from one to the
- * other chunk by chunk would lose the KV each time. */
 bool llm_has_one_engine(const llm_state *s) {
     for (int i = 1; i < s->nsites; i++)
         if (s->sites[i].engine != s->sites[0].engine)

@@ -1,8 +1,9 @@
 /*
- * llm_run.c - rows through the stages of a pipeline: all at once or chunk by chunk.
+ * llm_run.c - sends rows through the stages of a pipeline, all at once or chunk by chunk.
  *
- * Chunks are of growing size where filters may change places after a look at what they keep; of the
- * size whose KV fits where a later stage asks about data that an earlier one has computed.
+ * Chunks serve two purposes. If filters may change places after a look at what they keep, chunks
+ * grow. If a later stage asks about data whose KV an earlier stage computed, a chunk is at most as
+ * large as the KV memory can hold.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 /* ---- stage by stage -------------------------------------------------------------------------- */
 
-/* Counts what was done since `before` as this stage's: no other stage runs meanwhile. */
+/* Adds the work done since `before` to this stage: no other stage has run since then. */
 static void add_work(op *o, llm_stage *t, const llm_figures *before) {
     llm_figures now;
     runtime_figures(o->ctx->llm, &now);
@@ -35,7 +36,7 @@ static int send_stage(op *o, int stage, uint32_t done, const int64_t *rows, int6
     return status;
 }
 
-/* One stage over rows[0..*count), of which those that pass stay. */
+/* Runs one stage on rows[0..*count), and keeps the rows that pass. */
 static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *count, err *e) {
     llm_state *s = o->state;
     llm_stage *t = &s->stages[stage];
@@ -84,8 +85,9 @@ int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t 
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Chunk by chunk in the order of call site `by`: through all stages, or (`deciding`) as long as some
- * remove rows. *done: the stages of the last chunk. */
+/* Sends the rows through the stages chunk by chunk, in the order of call site `by`. `deciding`:
+ * stops when no stage that removes rows is left. *done: the stages that the last chunk has been
+ * through. */
 static int run_chunks(op *o, int by, int64_t first, int64_t most, bool deciding, uint32_t *done,
                       err *e) {
     llm_state *s = o->state;

@@ -198,7 +198,8 @@ static bool answer_fits(const llm_call *call, str answer) {
     return call->returns == RETURNS_INTEGER ? parse_integer(answer, &i) : parse_real(answer, &d);
 }
 
-/* The answer of an example as the model would write it: yes or no where the call returns BOOLEAN. */
+/* Makes the answer of an example as the model would write it: yes or no if the call returns
+ * BOOLEAN. */
 static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
                           err *e) {
     value text;

@@ -6,26 +6,29 @@
 
 #include "core/exec_ctx_int.h"
 
-/* Makes the statement's runtime and opens the engines of all calls; ctx->stmt and ctx->txn are set.
- * Never NULL: an error is reported by the operator that needs the engine. */
+/* Makes the statement's runtime and opens the engines of all calls. ctx->stmt and ctx->txn must be
+ * set. Never returns NULL: if an engine cannot be opened, the operator that needs it reports the
+ * error. */
 llm_runtime *llm_runtime_new(exec_ctx *ctx);
 void llm_runtime_free(llm_runtime *r);
-/* PIN, after its query ran: protects the blocks that it used from eviction, with a notice of how
- * many. */
+/* For PIN, after its query ran: protects the blocks that the query used from eviction, and adds a
+ * notice that says how many they are. */
 int llm_runtime_pin(exec_ctx *ctx, str name, err *e);
-/* Whether an engine was opened by a record about this machine that has turned out wrong
- * (llm_engine_outdated): the statement has to run again, without the answers that it found stored. */
+/* Whether one of the statement's engines is outdated (llm_engine_outdated): what was recorded about
+ * the model on this machine proved wrong. The statement must run again and must not use the stored
+ * answers that it found. */
 bool llm_runtime_outdated(const llm_runtime *r);
 /* Warns once per database if the cache has stopped storing what the model computes. */
 void llm_runtime_report_cache_off(const llm_runtime *r);
-/* Reads the examples of all calls while the transaction is open; ctx->plan is set. */
+/* Reads the examples of all calls. The transaction must be open, and ctx->plan set. */
 int llm_runtime_examples(exec_ctx *ctx, err *e);
-/* Asks about `llm_sample` rows where the order of LLM filters depends on unknown selectivities;
- * *learned: the statement should be planned again. After snapshot_take (llm_sample.c). */
+/* Asks about `llm_sample` rows if the order of LLM filters depends on unknown selectivities
+ * (llm_sample.c). *learned: whether the statement should be planned again. Called after
+ * snapshot_take. */
 int llm_runtime_sample(exec_ctx *ctx, bool *learned, err *e);
 
-/* Sets the functions of plan_env that know about models: token counts, learned selectivities and
- * answer lengths, field orders on record, measured rates (llm_facts.c). */
+/* Sets the functions by which the planner asks about models (plan_env): token counts, learned
+ * selectivities and answer lengths, field orders on record, measured rates (llm_facts.c). */
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env);
 
 #endif

@@ -10,7 +10,7 @@
  */
 #include "llm_int.h"
 
-/* An input with fewer rows than this many samples is not sampled. */
+/* Rows are not sampled if there are fewer than this many times llm_sample. */
 enum { WORTH_SAMPLING = 4 };
 
 /* Whether the order of the stages depends on selectivities that are not known. */
@@ -24,7 +24,8 @@ static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
     return false;
 }
 
-/* Runs the operator itself in the mode of runtime.sample, so the prompts are those of the run. */
+/* Runs the operator itself in sample mode (llm_runtime.sample), so the prompts are the same as in
+ * the run. */
 static int sample_pipeline(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
     const rowset *rows = ctx->kept.ready[n->left->number];
     op *o;

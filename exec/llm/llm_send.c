@@ -1,13 +1,14 @@
 /*
- * llm_send.c - the inputs that a stage's calls need for given rows, submitted in the order in which
+ * llm_send.c - submits the inputs that a stage's calls need for given rows, in the order in which
  * their prompts share most.
  *
  * One walk serves two drivers: llm_ask.c submits to the statement's session and keeps the answers,
  * llm_count.c submits to a session without a model. So what is counted is what would be asked.
  *
- * Calls of one engine are sent together, since a session serves one engine. Where the prompts of a
- * group begin with the data, its calls in the stage follow each other input by input. Prompts wait in
- * memory until they are answered: when they take too much of it, the session runs before the rest.
+ * Calls of one engine are sent together, since a session serves one engine. If the prompts of a
+ * group begin with the data, they are sent input by input: for each input, the prompts of all calls
+ * of the group in the stage. Prompts wait in memory until they are answered. When they take too
+ * much memory, the session runs before more are submitted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static int by_rank(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The inputs of these rows, each once, by rank. */
+/* Returns the inputs of these rows, each once, ordered by rank. */
 static ranked_input *inputs_in_order(const llm_inputs *in, const uint32_t *rank,
                                      const int64_t *rows, int64_t count, arena *mem, size_t *n) {
     ranked_input *list = arena_alloc(mem, sizeof *list * (size_t)BASE_MAX(count, 1));
@@ -115,7 +116,7 @@ static bool kv_is_reused_later(const llm_state *s, const site_run *site, uint32_
 
 /* ---- one input ------------------------------------------------------------------------------- */
 
-/* Marks the values that the question names: they stay when fields are left out. */
+/* Marks the values that the question names: these stay when fields are left out. */
 static void mark_named(llm_sender *x, const prompt *p) {
     memset(x->named, 0, sizeof *x->named * (size_t)x->nspans);
     for (int i = 0; i + 1 < x->nspans; i++) {
@@ -146,7 +147,7 @@ static int submit(llm_sender *x, int at, uint32_t input, err *e) {
     return llm_submit(x->session, &request, e);
 }
 
-/* The first row that has this input, from 1. */
+/* Returns the number of the first row that has this input, counted from 1. */
 static int64_t row_of_input(const llm_inputs *in, uint32_t input) {
     for (int64_t r = 0; r < in->rows; r++)
         if (in->of_row[r] == input)
@@ -154,7 +155,7 @@ static int64_t row_of_input(const llm_inputs *in, uint32_t input) {
     return 0;
 }
 
-/* An error of llm_submit, with the call's place and the row. */
+/* Adds the call's position and the row to an error of llm_submit. */
 static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
     const llm_call *call = site->plan->call;
@@ -171,8 +172,9 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
     return (int)reason.code;
 }
 
-/* What the session holds of a prompt beside its tokens: the request, its lists, a node of the prefix
- * tree. And how many prompts it is given at least, however little memory there is. */
+/* QUEUED_BYTES: memory that the session uses for a prompt beside its tokens: the request, its
+ * lists, a node of the prefix tree. QUEUED_LEAST: minimum number of prompts before the session
+ * runs, however little memory there is. */
 enum { QUEUED_BYTES = 1024, QUEUED_LEAST = 512 };
 
 static void add_to_queue(llm_sender *x) {
@@ -214,7 +216,7 @@ static int send_input(llm_sender *x, int at, uint32_t input, err *e) {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* The inputs of call site `first`, and of those that share its prompts. */
+/* Submits the inputs of call site `first` and of the call sites that share its prompts. */
 static int send_group(llm_sender *x, int first, uint32_t done, const int64_t *rows, int64_t count,
                       err *e) {
     llm_state *s = x->o->state;

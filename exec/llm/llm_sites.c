@@ -1,9 +1,9 @@
 /*
- * llm_sites.c - the call sites of a pipeline before the first call is asked: their inputs, prompts,
- * layout and orders.
+ * llm_sites.c - prepares the call sites of a pipeline before the first prompt is sent: their
+ * inputs, prompts, layout and orders.
  *
- * Invariant: what a prompt says follows from all rows of the base. Filters, and answers that are
- * known already, have no influence.
+ * Invariant: the text of a prompt is determined by all rows of the base. Filters and known answers
+ * have no influence.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static int solve_order(op *o, site_run *site, err *e) {
     return status;
 }
 
-/* Examples list their fields in the order of the rows' prompts, so they are added once that is known. */
+/* Adds the examples of a call. They list their fields in the order of the rows' prompts, so they
+ * are added once that order is known. */
 static void place_examples(op *o, site_run *site) {
     const llm_runtime *r = o->ctx->llm;
     int at = site->plan->call->number - 1;
@@ -63,7 +64,8 @@ static bool data_first_is_set(const settings *s) {
     return s->llm_layout == LAYOUT_DATA_FIRST;
 }
 
-/* The call site without a late guard: until that is evaluated, all rows may need the call. */
+/* Returns the call site without its late guard: until the guard is evaluated, all rows may need the
+ * call. */
 static const plan_call_site *without_late_guard(op *o, const site_run *site) {
     if (!site->plan->late_guard)
         return site->plan;
@@ -73,7 +75,8 @@ static const plan_call_site *without_late_guard(op *o, const site_run *site) {
     return copy;
 }
 
-/* Inputs, prompt and orders of a call. Its inputs and the tokens of their values are the leader's. */
+/* Makes the inputs, prompt and orders of a call. The inputs, and the tokens of their values, are
+ * those of the group's leader. */
 static int prepare_site(op *o, site_run *site, err *e) {
     exec_ctx *ctx = o->ctx;
     bool leads = site->leader == site;
@@ -103,8 +106,8 @@ static int prepare_site(op *o, site_run *site, err *e) {
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Chooses whether the prompts of the leader's group begin with the data. If so, all of its calls send
- * fields and inputs in the leader's order. */
+/* Chooses whether the prompts of the leader's group begin with the data. If so, all calls of the
+ * group send fields and inputs in the leader's order. */
 static int lay_out_group(op *o, site_run *leader, err *e) {
     llm_state *s = o->state;
     layout_call *calls = ARENA_ARRAY(o->mem, layout_call, s->nsites + 1);
@@ -117,7 +120,7 @@ static int lay_out_group(op *o, site_run *leader, err *e) {
             calls[count++] = (layout_call){s->sites[i].prompt, s->sites[i].plan->asked_share};
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
-    /* the layout must not depend on whether equal rows are asked apart */
+    /* the layout must not depend on dedup, so inputs are counted once each */
     if (!data_first && !o->ctx->settings->dedup) {
         mem = arena_new_in(o->ctx->space);
         status =

@@ -1,6 +1,7 @@
 /*
- * llm_steps.c - running the engine until all submitted prompts are answered: its steps, and between
- * them progress, pauses, limits on tokens and time, and the live view's comparison of strategies.
+ * llm_steps.c - runs the engine until all submitted prompts are answered: its steps, and between
+ * the steps progress, pauses, limits on tokens and time, and the live view's comparison of
+ * strategies.
  */
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,7 @@ enum { EVENTS_AT_ONCE = 64 };
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* Inputs asked about so far, with those that are still expected. */
+/* Returns the number of inputs asked about so far, plus those still expected. */
 static uint64_t expected_inputs(const llm_state *s) {
     double total = 0;
     for (int i = 0; i < s->nstages && s->prepared; i++) {
@@ -43,7 +44,7 @@ void llm_publish(op *o, const char *phase) {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* max_tokens_total and max_seconds. */
+/* Returns ERR_LIMIT if max_tokens_total or max_seconds is exceeded. */
 static int check_limits(op *o, err *e) {
     const settings *set = o->ctx->settings;
     llm_state *s = o->state;
@@ -75,7 +76,8 @@ static int check_limits(op *o, err *e) {
 
 /* ---- what other strategies would cost -------------------------------------------------------- */
 
-/* Once per operator, when the live view asks for the comparison. The model does nothing meanwhile. */
+/* Counts what other strategies would compute: once per operator, when the live view asks for it.
+ * The model is idle meanwhile. */
 static int compare_strategies(op *o, err *e) {
     llm_state *s = o->state;
     exec_progress *p = &s->progress;
@@ -97,7 +99,8 @@ static int compare_strategies(op *o, err *e) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Time spent paused by the user is charged to nothing: running clocks are set forward. */
+/* Waits while the user has paused the statement. Paused time is not counted: the start times are
+ * moved forward. */
 static void wait_while_paused(op *o) {
     llm_state *s = o->state;
     double paused = watch_pause(o->ctx, &s->progress, llm_publish, o);
@@ -107,7 +110,8 @@ static void wait_while_paused(op *o) {
     o->ctx->counts.summary.held_seconds += paused;
 }
 
-/* The first pass may have to read the weights, which takes long where they are large. */
+/* Names the phase. The first pass may have to read the weights, which takes long if they are
+ * large. */
 static const char *phase_of(const llm_session *session) {
     llm_figures figures;
     llm_session_figures(session, &figures);

@@ -2,7 +2,7 @@
  * model_files.c - which entries of the cache belong to which model file.
  *
  *   the cache's item "model_files": version u64 | array of {fingerprint, weights, path}, one for each
- *   contents of a file and way of opening it, the last used of a path after its others
+ *   version of a file's contents and way of opening it; the last used one of a path comes last
  *
  * Invariant: no answer depends on this record. A fingerprint covers every byte of a file, so entries
  * of other contents are not found, and are found again when the contents are back. The record only
@@ -23,7 +23,7 @@ typedef struct file_record {
 } file_record;
 
 static hash128 path_hash(const char *path) {
-    char *real = realpath(path, NULL); /* NULL for what is no file: test:hash */
+    char *real = realpath(path, NULL); /* NULL if it is not a file, such as test:hash */
     const char *name = real ? real : path;
     hash128 h = hash_128(name, strlen(name));
     free(real);
@@ -44,7 +44,7 @@ static int records_read(cache *c, file_record *out) {
     return (int)n;
 }
 
-/* The last record of the path, and the one of this fingerprint; -1: none. */
+/* Finds the last record of the path, and the record of this fingerprint; -1: none. */
 static void records_find(const file_record *records, int n, const file_record *now, int *last,
                          int *own) {
     *last = *own = -1;

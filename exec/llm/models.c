@@ -5,9 +5,10 @@
  * or a path), else the file that the quick start fetches.
  *
  * Invariant: an engine stays open while it is held. Of the engines that are not held, the last used
- * one stays open (MODELS_IDLE), so that the next statement finds its weights packed; each engine has
- * weights of its own. There is at most one current engine per path and options. One that is outdated
- * (llm.h), or whose file has changed, is not returned again, and closed when it is not held.
+ * one stays open (MODELS_IDLE), so that the next statement finds its weights packed. Each engine
+ * has its own copy of the weights. There is at most one current engine per path and options. An
+ * engine that is outdated (llm.h), or whose file has changed, is not returned again, and is closed
+ * once it is not held.
  */
 #include <assert.h>
 #include <errno.h>
@@ -23,7 +24,7 @@ typedef struct model_slot {
     char *key; /* path and options as text */
     llm_engine *engine;
     int holds;
-    uint64_t used; /* when the last hold ended: models.time */
+    uint64_t used; /* models.time when the last hold ended */
 } model_slot;
 
 struct models {
@@ -32,11 +33,12 @@ struct models {
     uint64_t time; /* counts releases */
 };
 
-/* Engines that stay open though not held, besides the one in use: enough to alternate between two
- * models or settings. Opening a third reads no weights until a prompt has to be computed. */
+/* Number of engines that stay open although not held, besides the one in use. One is enough to
+ * alternate between two models or settings. Opening a third engine reads no weights until a prompt
+ * has to be computed. */
 enum { MODELS_IDLE = 1 };
 
-/* The path of a model. */
+/* Finds the path of a model. */
 static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
     if (name.n == 0)
         name = str_from(s->model);
@@ -152,7 +154,8 @@ static void close_idle(struct models *m) {
     }
 }
 
-/* The current engine of a key, or NULL; *outdated: there was one that is no longer current. */
+/* Returns the current engine of a key, or NULL. *outdated: whether there was an engine that is no
+ * longer current. */
 static model_slot *slot_find(struct models *m, const char *key, bool *outdated) {
     *outdated = false;
     for (int i = m->count - 1; i >= 0; i--) {

@@ -7,21 +7,22 @@
 
 #include "exec/exec.h"
 
-/* Takes a hold of the engine of the model `name` (n = 0: SET model, else the default model), opening it
- * if it is not open with these settings. The db owns the engine and keeps it open until each hold is
- * ended by engine_release. ERR_MODEL: there is no such model; the hint says how to get one. `c`: the
- * catalog with CREATE MODEL's names; may be NULL. */
+/* Takes a hold of the engine of the model `name` (n = 0: SET model, else the default model),
+ * opening it if it is not open with these settings. The db owns the engine and keeps it open until
+ * each hold is ended by engine_release. ERR_MODEL: there is no such model; the hint says how to get
+ * one. `c`: the catalog, for names that CREATE MODEL defined; may be NULL. */
 int engine_acquire(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
                    llm_engine **out, err *e);
 /* Ends a hold: the db may close the engine. NULL is fine. */
 void engine_release(db *d, llm_engine *engine);
-/* How many engines are open, held or not: for tests. */
+/* Returns the number of open engines, held or not (for tests). */
 int models_open(db *d);
 /* Closes all engines; none may be held. */
 void models_close(db *d);
 /* Checks the file of CREATE MODEL: ERR_MODEL if it cannot be read. */
 int models_check_file(str source, err *e);
-/* Appends the path of the model of calls that name none; ERR_MODEL: there is none. */
+/* Appends the path of the model that calls use if they name none. ERR_MODEL: there is no such
+ * model. */
 int model_default_path(db *d, const settings *s, const catalog *c, buf *path, err *e);
 
 /* Deletes the cache entries of a model file (model_files.c). */

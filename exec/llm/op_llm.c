@@ -1,6 +1,6 @@
 /*
- * op_llm.c - the LLM operator: reads all rows of its pipeline's base, has them go through the stages,
- * and returns those that passed.
+ * op_llm.c - the LLM operator: reads all rows of its pipeline's base, sends them through the
+ * stages, and returns those that passed.
  *
  * Invariant: the rows come out in the order of the base, whatever the order of prompts and stages.
  * A table of modes says what a run is for: answering, warming KV (WARM), asking a sample before the
@@ -14,7 +14,7 @@
 
 /* ---- modes ----------------------------------------------------------------------------------- */
 
-/* The next limit batch, or all rows. */
+/* Asks about the next limit batch, or about all rows. */
 static int answer_rows(op *o, err *e) {
     llm_state *s = o->state;
     const plan_demand *d = &o->node->pipeline.demand;
@@ -101,7 +101,7 @@ static int prepare(op *o, err *e) {
     return status;
 }
 
-/* The next rows that were decided and not dropped, up to a batch. */
+/* Finds the next rows that are decided and not dropped, at most a batch. Returns their number. */
 static int next_rows(llm_state *s, int64_t *rows) {
     int n = 0;
     for (; s->emitted_rows < s->decided_rows && n < BATCH_ROWS; s->emitted_rows++)
@@ -141,7 +141,8 @@ static int llm_next(op *o, batch **out, err *e) {
     return emit(o, rows, count, out, e);
 }
 
-/* Figures line by line: what the top line shows happened in the operator as a whole. */
+/* Reports the figures of each line of EXPLAIN. The top line shows what the operator as a whole
+ * did. */
 static void report_stages(op *o) {
     llm_state *s = o->state;
     plan_actual top = {.rows = o->actual.rows, .ms = op_own_ms(o), .idle = !o->asked, .bound = NAN};
@@ -178,7 +179,7 @@ static void llm_close(op *o) {
     }
     if (o->ctx->counts.actual)
         report_stages(o);
-    /* so that the next statement finds them */
+    /* so that the next statement finds the answers */
     if (s->progress.answers_kept > 0)
         cache_flush(llm_answers_cache(o));
     llm_sender_close(&s->sender);

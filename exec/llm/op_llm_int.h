@@ -25,17 +25,17 @@
  *      the rows that passed all stages, in the base's order, with the answers' columns
  *
  * op_llm.c    the operator protocol, and the modes: what a run does with rows and inputs.
- * llm_sites.c prepares the call sites once all rows are read. What a prompt says follows from all
- *             rows of the base, whatever the filters keep; so an answer stored by one statement is
- *             found by the next.
- * llm_run.c   has rows go through the stages: all at once, or in chunks so that filters may change
- *             places, or so that KV is reused before it is evicted.
- * llm_demand.c runs limit batches and top-n rounds instead: fewer rows, where the nodes above need
- *             only some of those that pass (plan_demand).
+ * llm_sites.c prepares the call sites once all rows are read. The text of a prompt is determined by
+ *             all rows of the base, whatever the filters keep; so a statement finds the answers
+ *             that an earlier one stored.
+ * llm_run.c   sends rows through the stages: all at once, or in chunks. Chunks let filters change
+ *             places, or let KV be reused before it is evicted.
+ * llm_demand.c runs limit batches and top-n rounds instead: it asks about fewer rows, if the
+ *             nodes above need only some of the rows that pass (plan_demand).
  * llm_rank.c  chooses the next stage from what the stages have cost and kept so far.
  * llm_rows.c  subsets of the base's rows: their order, their columns, conditions over them.
  * llm_send.c  walks the inputs of a stage in the order in which they share most, and submits them.
- * llm_ask.c   the driver that wants answers; llm_steps.c runs the engine for it, with progress,
+ * llm_ask.c   the driver that gets answers; llm_steps.c runs the engine for it, with progress,
  *             pauses, and limits on tokens and time.
  * llm_count.c the driver that only counts tokens, for EXPLAIN (TOKENS) and the live view.
  * llm_sample.c asks about a few rows before the plan is final.
@@ -62,20 +62,20 @@ typedef struct site_run {
     prompt *prompt;
     input_order *order;   /* in llm_state.orders */
     llm_answer **answers; /* by input, in the memo; NULL: not asked yet */
-    uint8_t *guarded;     /* by row: a late guard was true; NULL: no late guard */
+    uint8_t *guarded;     /* by row: whether the late guard was true; NULL: no late guard */
     call_facts facts;
-    bool learned; /* `facts` has more than is stored */
+    bool learned; /* `facts` has more than the catalog's record */
 } site_run;
 
 typedef struct llm_stage {
     const plan_stage *plan;
-    int first_site;             /* of plan->nsites in llm_state.sites */
+    int first_site;             /* first of plan->nsites call sites in llm_state.sites */
     int64_t rows_in, rows_kept; /* so far */
-    uint64_t tokens;            /* computed so far, an output token as OUTPUT_WEIGHT */
-    uint64_t new_inputs;        /* without an answer: llm_rank_count_inputs() */
-    double cached; /* estimated share of its answers that were in the cache or memo at the start */
-    uint64_t inputs_asked; /* distinct ones so far, without the sample's */
-    uint64_t *filter_rows; /* [plan->nfilters] rows that passed */
+    uint64_t tokens;            /* computed so far; an output token counts as OUTPUT_WEIGHT */
+    uint64_t new_inputs;        /* inputs without an answer; set by llm_rank_count_inputs() */
+    double cached;         /* estimated share of the stage's answers that were known at the start */
+    uint64_t inputs_asked; /* distinct inputs asked about so far, without the sample's */
+    uint64_t *filter_rows; /* [plan->nfilters] number of rows that passed each filter */
     double ms;
     plan_actual actual;
 } llm_stage;
@@ -87,7 +87,7 @@ enum { INPUT_NEEDED = 1, INPUT_SENT = 2, INPUT_COUNTED = 4, INPUT_SEEN = 8 };
 
 typedef struct llm_sender llm_sender;
 
-/* What happens to inputs. All functions return a status, if not said otherwise. */
+/* What a driver does with inputs. Functions of type int return a status. */
 typedef struct llm_driver {
     /* Sets x->session to the session of this engine. */
     int (*open)(llm_sender *x, llm_engine *engine, err *e);
@@ -95,7 +95,7 @@ typedef struct llm_driver {
     int (*select)(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
     /* Whether the input, whose prompt is in x->spans, need not be submitted. */
     bool (*is_known)(llm_sender *x, int at, uint32_t input);
-    /* The input could not be submitted, and llm_on_error = 'null'; NULL: nothing to do. */
+    /* Called if the input could not be submitted and llm_on_error = 'null'. May be NULL. */
     void (*failed)(llm_sender *x, int at, uint32_t input, const err *reason);
     /* Runs the session until it is idle. */
     int (*drain)(llm_sender *x, err *e);
@@ -110,24 +110,25 @@ struct llm_sender {
     uint8_t **marks;           /* by call site, by input: INPUT_… */
     int stage;                 /* the one being sent */
     llm_session *session;
-    bool keep;        /* a later stage asks about the same data: its KV is kept */
-    llm_span **spans; /* the prompt at hand */
+    bool keep;        /* keep the KV of the data, since a later stage asks about the same data */
+    llm_span **spans; /* spans of the current prompt */
     int nspans;
     bool *named;                 /* by span: a value that the question names */
     size_t queued, queued_bytes; /* submitted since the session was last idle */
     answer_id id;                /* scratch of is_known */
 };
 
-/* Lives in `mem`, but for what llm_sender_close frees. The call sites are prepared. */
+/* Initializes *x, with its arrays in `mem`; the rest is freed by llm_sender_close. The call sites
+ * must be prepared. */
 void llm_sender_open(llm_sender *x, op *o, const llm_driver *driver, const input_order *orders,
                      arena *mem);
 void llm_sender_close(llm_sender *x);
-/* Sends what the calls of a stage need for these rows; `done`: stages that the rows have been
- * through. */
+/* Submits the inputs that the calls of a stage need for these rows. `done`: bit set of the stages
+ * that the rows have been through. */
 int llm_send_stage(llm_sender *x, int stage, uint32_t done, const int64_t *rows, int64_t count,
                    err *e);
-/* Marks the inputs of these rows as needed. *inputs: how many rows have one; *fresh: how many of
- * the inputs are marked for the first time. */
+/* Marks the inputs of these rows as needed. *inputs: the number of rows that have an input; *fresh:
+ * the number of inputs marked for the first time. */
 void llm_mark_inputs(llm_sender *x, int at, const int64_t *rows, int64_t count, uint64_t *inputs,
                      uint64_t *fresh);
 
@@ -136,23 +137,27 @@ void llm_mark_inputs(llm_sender *x, int at, const int64_t *rows, int64_t count, 
 /* What a run of the operator is for; op_llm.c chooses one when it opens. */
 typedef struct llm_mode {
     const llm_driver *driver;
-    int (*decide)(op *o, err *e); /* some more rows go through the stages */
-    bool answers;                 /* else calls have no answers, and nothing is stored */
-    bool filters;                 /* else all rows pass */
-    bool returns;                 /* rows to the node above */
+    /* decides further rows: the next limit batch, or all; decided_rows grows */
+    int (*decide)(op *o, err *e);
+    /* calls get answers; false: they get none, and nothing is stored */
+    bool answers;
+    bool filters; /* filters are applied; false: all rows pass */
+    bool returns; /* rows are returned to the node above */
 } llm_mode;
 
 /* Progress of limit batches and top-n rounds (llm_demand.c). */
 typedef struct demand_state {
     const plan_node *limit; /* the LIMIT above */
-    int64_t passed_before;  /* rows that had reached it before the first batch */
+    int64_t passed_before;  /* rows that had reached `limit` before the first batch */
     int64_t batch;          /* size of the last batch in rows */
-    int64_t asked_rows;     /* in all batches */
-    uint32_t *group_of;     /* by row: number of its distinct top_n.keys; NULL: no top-n */
+    int64_t asked_rows;     /* number of rows asked about in all batches */
+    /* by row: number of its group (rows with equal top_n.keys); NULL: no top-n */
+    uint32_t *group_of;
     uint32_t ngroups;
-    uint32_t *in_order;      /* rows by top_n.order; NULL: input order */
-    uint8_t *tied;           /* by row: ties with the one before it in its group; NULL: no ties */
-    int64_t *asked, *passed; /* rows by group */
+    uint32_t *in_order; /* rows by top_n.order; NULL: input order */
+    /* by row: whether it ties with the row before it in its group; NULL: no ties */
+    uint8_t *tied;
+    int64_t *asked, *passed; /* by group: number of rows */
 } demand_state;
 
 typedef struct llm_state {
@@ -163,12 +168,13 @@ typedef struct llm_state {
     int nsites;
     input_order *orders; /* by call site */
     const rowset *rows;  /* of the base */
-    rowset *own_rows;    /* the same where nothing else keeps them, else NULL */
+    rowset *own_rows;    /* `rows` if this operator must free it, else NULL */
     arena *mem;          /* what is kept by row and by input; counted */
     arena *scratch;      /* of one batch's condition */
-    uint8_t *dropped;    /* by row: a filter was not true, or nothing above needs it */
-    int64_t decided_rows, emitted_rows; /* the first so many in input order */
-    int64_t ranked_rows;                /* how many llm_rank_count_inputs() was called with */
+    uint8_t *dropped;    /* by row: a filter was not true, or no node above needs the row */
+    /* how many rows, counted from the first in input order, are decided; are emitted */
+    int64_t decided_rows, emitted_rows;
+    int64_t ranked_rows; /* number of rows in the last llm_rank_count_inputs() */
     demand_state demand;
     llm_sender sender;
     bool prepared;
@@ -183,10 +189,11 @@ typedef struct llm_state {
 
 /* Fills stages and call sites from the plan. */
 void llm_sites_open(op *o);
-/* Inputs, prompts, layout and orders of all call sites; s->rows is set. */
+/* Makes the inputs, prompts, layout and orders of all call sites. s->rows must be set. */
 int llm_sites_prepare(op *o, err *e);
-/* "synopsis, review", with each call's number where call sites [first, end) differ, and whether the
- * data come first; lives as long as the statement. */
+/* Returns the field order of call sites [first, end), such as "synopsis, review", and whether the
+ * data come first. If the call sites differ, each is listed with its call's number. The text lives
+ * as long as the statement. */
 str llm_sites_order_text(op *o, int first, int end);
 
 /* ---- rows (llm_rows.c) ----------------------------------------------------------------------- */
@@ -194,59 +201,65 @@ str llm_sites_order_text(op *o, int first, int end);
 void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
 /* Removes rows that a filter has dropped; returns how many are left. */
 int64_t llm_drop_filtered_rows(const llm_state *s, int64_t *rows, int64_t count);
-/* Every step-th row that was not dropped, ascending. */
+/* Returns, ascending, those of every step-th row that were not dropped. */
 int64_t *llm_rows_left(const llm_state *s, int64_t step, arena *mem, int64_t *count);
-/* All rows in the order of a call site's inputs, rows without one first; order NULL: input order. */
+/* Returns all rows in the order of a call site's inputs, rows without an input first. If `order` is
+ * NULL, returns them in input order. */
 int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order, arena *mem);
-/* Whether one engine answers all calls. Else rows do not go through the stages in chunks: a session
- * serves one engine, and its KV would be lost at every change. */
+/* Whether one engine answers all calls. If not, rows do not go through the stages in chunks: a
+ * session serves one engine, and its KV would be lost at every change of engine. */
 bool llm_has_one_engine(const llm_state *s);
-/* The leader of a group that is asked data first in several stages, so that rows go through these in
- * chunks of its order and the data's KV is still there for the later ones; -1: none. */
+/* Returns the leader of a group whose prompts begin with the data and whose calls are in several
+ * stages; -1: none. Rows go through these stages in chunks, in the leader's order, so that the
+ * later stages still find the data's KV. */
 int llm_shared_prefix_site(const llm_state *s);
-/* How many rows' data fit into the KV memory until later stages have asked about them. */
+/* Finds how many rows a chunk may have so that the KV of their data stays in memory until later
+ * stages have asked about the data. */
 int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows, err *e);
-/* The rows of rows[0..count), ascending, for which x is true: into `out` (may be `rows`). */
+/* Copies those of rows[0..count) for which x is true to `out`, which may be `rows`. *kept: their
+ * number. `rows` is ascending. */
 int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
                    int64_t *kept, err *e);
-/* The columns of the pipeline's output over these rows, in out->mem: the base's and the answers so
- * far; only those marked in `read`, or all (NULL). */
+/* Fills the columns of the pipeline's output for these rows, allocated in out->mem: the base's
+ * columns and the answers so far. `read` marks the columns to fill; NULL: all. */
 int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e);
 
 /* ---- which stage next (llm_rank.c) ----------------------------------------------------------- */
 
-/* The stage to run on rows that have been through `done`; -1: none. `deciding`: only stages that
- * remove rows, and those that such stages depend on. */
+/* Returns the stage to run next on rows that have been through the stages `done`; -1: none.
+ * `deciding`: considers only stages that remove rows, and stages that these depend on. */
 int llm_rank_next(const llm_state *s, uint32_t done, bool deciding);
-/* Counts for llm_rank_next() the inputs that have no answer yet, of rows that have been through
- * `done`. */
+/* Counts, for llm_rank_next(), the inputs that have no answer yet. The rows have been through the
+ * stages `done`. */
 void llm_rank_count_inputs(llm_state *s, uint32_t done, const int64_t *rows, int64_t count);
 /* Whether two stages that remove rows may change places. */
 bool llm_order_is_flexible(const llm_state *s);
-/* If stage `stage` comes next though another was planned after `done`, records why, for EXPLAIN. */
+/* If `stage` comes next although another stage was planned after `done`, records the reason for
+ * EXPLAIN. */
 void llm_rank_explain_swap(op *o, uint32_t done, int stage, int64_t after_rows);
-/* The share of all rows that is expected to reach a stage. */
+/* Returns the share of all rows that is expected to reach a stage. */
 double llm_rank_reaching(const llm_state *s, int stage);
 
 /* ---- through the stages (llm_run.c, llm_demand.c) -------------------------------------------- */
 
-/* Has rows[0..*count), ascending, go through the stages that are not in *done; those that pass stay
- * in `rows`, others are dropped. `deciding`: only as long as some stages remove rows. */
+/* Sends rows[0..*count) (ascending) through the stages that are not in *done. Rows that pass stay
+ * in `rows`; others are dropped. `deciding`: stops when no stage that removes rows is left. */
 int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e);
-/* All rows. */
+/* Sends all rows through the stages. */
 int llm_run_all(op *o, err *e);
-/* A sample of the rows meets every stage, whatever its conditions. */
+/* Asks about a sample of the rows in every stage, without applying filters. */
 int llm_run_sample(op *o, err *e);
-/* Before call sites are prepared: drops rows without partner, finds groups and order of top-n. */
+/* Called before the call sites are prepared: drops rows without a join partner, and finds the
+ * groups and the order of top-n. */
 int llm_demand_prepare(op *o, err *e);
-/* The next limit batch: rows in input order. */
+/* Runs the next limit batch: rows in input order. */
 int llm_run_limit_batch(op *o, err *e);
-/* All top-n rounds. */
+/* Runs all top-n rounds. */
 int llm_run_top_n(op *o, err *e);
 
 /* ---- asking (llm_ask.c), the engine's steps (llm_steps.c) ------------------------------------ */
 
-/* The driver's functions. */
+/* The functions of the driver (llm_driver). */
 int llm_ask_open(llm_sender *x, llm_engine *engine, err *e);
 int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
 int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
@@ -255,21 +268,22 @@ void llm_ask_failed(llm_sender *x, int at, uint32_t input, const err *reason);
 int llm_ask_drain(llm_sender *x, err *e); /* llm_steps.c */
 /* Keeps an answer that the engine returned. */
 void llm_ask_take_event(op *o, const llm_event *event);
-/* Estimates llm_stage.cached from some inputs, where the order of stages may depend on it. */
+/* Estimates llm_stage.cached from some inputs, if the order of stages may depend on it. */
 void llm_estimate_cached_share(op *o);
 /* Stores what was learned about the calls' answers. */
 void llm_ask_remember(op *o);
-/* Notices about answers that max_tokens ended, prompts that left fields out, calls that failed. */
+/* Adds notices about answers that max_tokens ended, prompts that left fields out, and calls that
+ * failed. */
 void llm_ask_notices(op *o);
-/* Where answers are stored; NULL: nowhere. */
+/* Returns the cache that stores the answers; NULL: answers are not stored. */
 cache *llm_answers_cache(const op *o);
-/* Publishes progress. */
+/* Publishes the operator's progress for stmt_progress. */
 void llm_publish(op *o, const char *phase);
 
 /* ---- counting (llm_count.c) ------------------------------------------------------------------ */
 
-/* What each stage costs under every strategy, after what `runs` have counted already: into the
- * tokens and bounds of actual[nstages]. */
+/* Counts what each stage costs under every strategy, and writes the result to the tokens and bounds
+ * of actual[nstages]. `runs` holds what earlier operators have counted. */
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
 
 #endif

@@ -37,7 +37,7 @@ static void append_cell(buf *out, str cell) {
     }
 }
 
-/* In `mem`, or on the heap (NULL). */
+/* Makes a span in `mem`, or on the heap if `mem` is NULL. */
 static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char *before, str text,
                              const char *after, bool cell, arena *mem) {
     buf b = {0};
@@ -134,7 +134,8 @@ static void take_values(prompt *p, const prompt *from) {
     p->borrows = true;
 }
 
-/* The spans of values are made in memory that spills: they are larger than the cells. */
+/* Makes the spans of names and values. The spans of values are in memory that spills, since they
+ * are larger than the cells. */
 static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, err *e) {
     int status = 0;
     p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
@@ -176,8 +177,8 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     return 0;
 }
 
-/* The blank line before the row is a span of its own: tokenized together, "\n\n" may be one token, not
- * two. */
+/* The blank line before the row is a span of its own: if "\n\n" were tokenized together, it might
+ * be one token, not two. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order) {
     buf b = {0};

@@ -15,7 +15,7 @@ enum { PAUSE_LOOK_MS = 20, TEXT_PERCENT = 100 };
 
 /* ---- texts of fixed size --------------------------------------------------------------------- */
 
-/* The end of `text` that fits into `size` bytes, on one line, cut between characters. */
+/* Copies the end of `text` that fits into `size` bytes, on one line, cut between characters. */
 static void copy_tail(char *out, size_t size, str text) {
     size_t from = text.n >= size ? text.n - size + 1 : 0, n = 0;
     while (from < text.n && ((unsigned char)text.p[from] & 0xc0) == 0x80)
@@ -103,7 +103,7 @@ static void name_operator(char *out, size_t size, const explain_line *l) {
         *p = ' ';
 }
 
-/* The lines of EXPLAIN in their order, without projections. */
+/* Collects the lines of EXPLAIN in their order, without projections. */
 static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth,
                               exec_progress *p) {
     const uint64_t *rows = ctx->counts.rows_out;

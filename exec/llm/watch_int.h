@@ -7,17 +7,17 @@
 #include "llm_int.h"
 
 /* Records an answered prompt: the share of its tokens that was reused, and the text of its last
- * field, in which inputs differ most. `order`: its field order. */
+ * field, since inputs differ most there. `order`: the prompt's field order. */
 void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in, uint32_t input,
                   const uint8_t *order);
-/* Adds to the tokens that a strategy would compute. */
+/* Adds computed_tokens to the tokens that a strategy would compute. */
 void watch_baseline(exec_progress *p, const char *strategy, uint64_t computed_tokens);
 /* Counts the tokens of a prompt whose answer was stored. */
 void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans);
-/* The number of stages of all pipelines in a plan. */
+/* Returns the number of stages of all pipelines in a plan. */
 int watch_operators(const plan_node *n);
-/* Fills prefixes, operators and the cache's size: at most four times a second, and only while the view
- * is open. `last`: at the statement's end, however little time has passed. */
+/* Fills prefixes, operators and the cache's size: at most four times a second, and only while the
+ * view is open. `last`, at the statement's end: fills them however little time has passed. */
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last);
 /* Between two steps of the engine: waits while the statement is paused and not cancelled; returns the
  * seconds spent. Calls publish(o, …) when the wait begins. */
