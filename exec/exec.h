@@ -4,7 +4,8 @@
  *
  *   db    an open database: store, settings, models, and the worker thread; only that thread uses
  *         tables.mdb
- *   stmt  one statement, from submission to its last row; results are batches copied from the worker
+ *   stmt  one statement, from submission to its last row; its results are batches copied from the
+ *         worker
  *
  * Threads: db_* and stmt_* are called on one thread (the shell's), except stmt_cancel and
  * stmt_progress, which may be called on any thread. Ownership: db outlives stmt; a batch from
@@ -30,8 +31,8 @@ typedef struct db_options {
 int db_open(const db_options *options, db **out, err *e);
 void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
 
-/* Starts the statement in `text` (copied). Only one statement exists at a time: free the previous one
- * first. Errors of parsing, binding and running are returned by stmt_next. */
+/* Starts the statement in `text` (copied). Only one statement exists at a time: free the previous
+ * one first. Errors of parsing, binding and running are returned by stmt_next. */
 stmt *db_submit(db *d, str text);
 
 /* db_submit in two steps, so that the statement can be estimated before stmt_run starts it. */
@@ -51,8 +52,8 @@ void stmt_free(stmt *s); /* cancels the statement if it still runs, and waits fo
 /* Asks the statement to stop at the next batch or engine pass. It then fails with ERR_CANCELLED.
  * Async-signal-safe. */
 void stmt_cancel(stmt *s);
-/* Pauses the statement between two passes of the engine, or resumes it. Paused time counts towards no
- * limit, rate or ETA. */
+/* Pauses the statement between two passes of the engine, or resumes it. Paused time counts towards
+ * no limit, rate or ETA. */
 void stmt_pause(stmt *s, bool paused);
 /* Sets whether the members of exec_progress that take time to collect are filled: prefixes,
  * operators, disk use. */
@@ -108,10 +109,10 @@ typedef struct exec_progress {
     uint64_t rows_total;
     uint64_t rows_done;             /* number of these inputs that are answered */
     double seconds;                 /* since the statement started */
-    double llm_seconds;             /* in the running LLM operator */
-    llm_figures llm;                /* of the statement so far */
-    llm_memory memory;              /* of the running engine session */
-    uint64_t answers_kept;          /* written to the cache so far */
+    double llm_seconds;             /* time in the running LLM operator */
+    llm_figures llm;                /* figures of the statement so far */
+    llm_memory memory;              /* memory of the running engine session */
+    uint64_t answers_kept;          /* answers written to the cache so far */
     int operator_number, operators; /* LLM#1 of 2 */
     char field_order[160];
     char last_answer[80], last_input[80];
@@ -160,7 +161,8 @@ typedef struct exec_summary {
     workmem_use space; /* peak use of memory and temporary files by kept rows */
 } exec_summary;
 void stmt_summary(const stmt *s, exec_summary *out);
-/* The accounting of the statement's memory, for callers that keep its rows; valid until stmt_free. */
+/* The accounting of the statement's memory, for callers that keep its rows; valid until
+ * stmt_free. */
 workmem *stmt_workmem(stmt *s);
 
 /* Whether a transaction is open, and whether only ROLLBACK is allowed in it (for the prompt). */

@@ -1,5 +1,6 @@
 /*
- * progress_board_int.h - a statement's latest progress, shared by the worker and the caller's thread.
+ * progress_board_int.h - a statement's latest progress, shared by the worker and the caller's
+ * thread.
  */
 #ifndef KVASIR_PROGRESS_BOARD_INT_H
 #define KVASIR_PROGRESS_BOARD_INT_H

@@ -1,10 +1,9 @@
 /*
- * llm_facts.c - what earlier runs and the sample taught about calls, and what the planner asks about
- * models and calls (plan_env).
+ * llm_facts.c - what earlier runs and the sample taught about calls, and what the planner asks
+ * about models and calls (plan_env).
  *
- * Invariant: where the rows that reach a call may change the text of its prompts, plans do not
- * depend on what was learned or measured. So the same statement over the same data sends the same
- * prompts.
+ * Invariant: if the rows that reach a call may change the text of its prompts, plans do not depend
+ * on what was learned or measured. So the same statement over the same data sends the same prompts.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -55,8 +55,8 @@ hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 
 /* ---- prompts (prompt.c) ---------------------------------------------------------------------- */
 
-/* The prompts of a call: the token spans that are the same in all of them, and a span for each distinct
- * value of each field. */
+/* The prompts of a call: the token spans that are the same in all of them, and a span for each
+ * distinct value of each field. */
 typedef struct prompt {
     const llm_call *call;
     const llm_template *tmpl;
@@ -76,7 +76,7 @@ typedef struct prompt {
     arena *mem;
 } prompt;
 
-/* A solved example: the texts of the call's fields (p = NULL where absent) and the answer. */
+/* A solved example: the texts of the call's fields (p = NULL if absent) and the answer. */
 typedef struct prompt_example {
     str *fields;
     str answer;
@@ -158,8 +158,8 @@ typedef struct layout_call {
     double share;
 } layout_call;
 
-/* Sets *data_first: whether `count` calls about the inputs `in` compute clearly fewer tokens when their
- * prompts begin with the data (planner.h: plan_data_pays). */
+/* Sets *data_first: whether `count` calls about the inputs `in` compute clearly fewer tokens when
+ * their prompts begin with the data (planner.h: plan_data_pays). */
 int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first,
                   err *e);
 

@@ -1,6 +1,6 @@
 /*
- * llm_order.c - the order of a call's fields and inputs: calls the PSM solver with token counts, and
- * keeps a record of field orders in the catalog.
+ * llm_order.c - the order of a call's fields and inputs: calls the PSM solver with token counts,
+ * and keeps a record of field orders in the catalog.
  *
  * Invariant: the field order is a function of statement, data, settings and the record alone. The
  * record belongs to a call (instruction, fields, model). A recorded order is used if it computes at
@@ -55,8 +55,8 @@ static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_
     *out = (psm_input){.rows = in->count, .nfields = p->nfields, .fields = fields};
 }
 
-/* Returns the field order as text, such as "synopsis, review"; if groups of rows differ, the orders
- * of the largest groups with their numbers of rows. */
+/* Returns the field order as text, such as "synopsis, review". If groups of rows differ, lists the
+ * orders of the largest groups with their numbers of rows. */
 static str order_text(const prompt *p, const psm_result *r, arena *mem) {
     buf b = {0};
     for (int g = 0; g < r->ngroups && g < 3; g++) {
@@ -249,8 +249,8 @@ static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fres
     buf_free(&orders);
 }
 
-/* Uses a recorded order if it is nearly as good as the fresh one, else records the fresh one. If
- * orders differ between groups of rows, they are not recorded. */
+/* Uses a recorded order if it is nearly as good as the fresh one; otherwise records the fresh one.
+ * Orders that differ between groups of rows are not recorded. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];

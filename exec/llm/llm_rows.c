@@ -1,6 +1,6 @@
 /*
- * llm_rows.c - subsets of the rows of a pipeline's base: their order, their columns, conditions over
- * them.
+ * llm_rows.c - subsets of the rows of a pipeline's base: their order, their columns, conditions
+ * over them.
  *
  * Invariant: slots are the same in all stages: the base's columns, then the columns of each stage's
  * answers.

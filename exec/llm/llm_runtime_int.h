@@ -28,7 +28,7 @@ int llm_runtime_examples(exec_ctx *ctx, err *e);
 int llm_runtime_sample(exec_ctx *ctx, bool *learned, err *e);
 
 /* Sets the functions by which the planner asks about models (plan_env): token counts, learned
- * selectivities and answer lengths, field orders on record, measured rates (llm_facts.c). */
+ * selectivities and answer lengths, recorded field orders, measured rates (llm_facts.c). */
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * llm_sample.c - asks about a few rows before the plan is final, where the order of LLM filters
+ * llm_sample.c - asks about a few rows before the plan is final, if the order of LLM filters
  * depends on selectivities that are not known yet.
  *
  *   plan -> read the rows below the calls -> ask about a sample -> plan again -> ask about the rest
  *
- * Invariant: the sample's answers are kept in the statement's memo and in the cache, so no prompt is
- * computed twice; they decide only which filter comes first. A single filter, calls known from earlier
- * runs, and small inputs are not sampled.
+ * Invariant: the sample's answers are kept in the statement's memo and in the cache, so no prompt
+ * is computed twice; they decide only which filter comes first. A single filter, calls known from
+ * earlier runs, and small inputs are not sampled.
  */
 #include "llm_int.h"
 

@@ -1,13 +1,15 @@
 /*
  * model_files.c - which entries of the cache belong to which model file.
  *
- *   the cache's item "model_files": version u64 | array of {fingerprint, weights, path}, one for each
- *   version of a file's contents and way of opening it; the last used one of a path comes last
+ *   the cache's item "model_files": version u64 | array of {fingerprint, weights, path}
  *
- * Invariant: no answer depends on this record. A fingerprint covers every byte of a file, so entries
- * of other contents are not found, and are found again when the contents are back. The record only
- * lets CLEAR CACHE FOR MODEL find the entries of all contents that the file had, and lets a statement
- * warn that a file has changed.
+ * There is a record for each version of a file's contents and each way of opening the file. Of the
+ * records of a path, the last used one comes last.
+ *
+ * Invariant: no answer depends on this record. A fingerprint covers every byte of a file, so
+ * entries of a file's old contents are not found until the file has these contents again. The
+ * record only lets CLEAR CACHE FOR MODEL find the entries of all contents that the file had, and
+ * lets a statement warn that a file has changed.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /*
  * models.c - from the name of a model to an open engine.
  *
- * The model is the one that the call names, else SET model, else --model or KVASIR_MODEL (each a name
- * or a path), else the file that the quick start fetches.
+ * The model is the first of these that is given: the name in the call, SET model, --model or
+ * KVASIR_MODEL. Each is a name or a path. If none is given, the model is the file that the quick
+ * start fetches.
  *
  * Invariant: an engine stays open while it is held. Of the engines that are not held, the last used
  * one stays open (MODELS_IDLE), so that the next statement finds its weights packed. Each engine

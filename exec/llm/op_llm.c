@@ -4,7 +4,8 @@
  *
  * Invariant: the rows come out in the order of the base, whatever the order of prompts and stages.
  * A table of modes says what a run is for: answering, warming KV (WARM), asking a sample before the
- * plan is final, or counting tokens (EXPLAIN (TOKENS)). op_llm_int.h shows how the files fit together.
+ * plan is final, or counting tokens (EXPLAIN (TOKENS)). op_llm_int.h shows how the files fit
+ * together.
  */
 #include <math.h>
 

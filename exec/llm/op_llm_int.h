@@ -58,7 +58,7 @@ typedef struct site_run {
     struct site_run *leader; /* the first site of its group (plan_call_site.group); maybe itself */
     int stage;
     llm_engine *engine;
-    llm_inputs *in; /* the leader's */
+    llm_inputs *in; /* the leader's inputs */
     prompt *prompt;
     input_order *order;   /* in llm_state.orders */
     llm_answer **answers; /* by input, in the memo; NULL: not asked yet */
@@ -82,7 +82,7 @@ typedef struct llm_stage {
 
 /* ---- sending (llm_send.c) -------------------------------------------------------------------- */
 
-/* Bits about an input of a call site. */
+/* Flags of an input of a call site. */
 enum { INPUT_NEEDED = 1, INPUT_SENT = 2, INPUT_COUNTED = 4, INPUT_SEEN = 8 };
 
 typedef struct llm_sender llm_sender;
@@ -101,21 +101,22 @@ typedef struct llm_driver {
     int (*drain)(llm_sender *x, err *e);
 } llm_driver;
 
-/* One walk over the inputs of all stages, each input of a call site once. */
+/* State of sending the inputs of all stages; each input of a call site is sent once. */
 struct llm_sender {
     op *o;
     const llm_driver *driver;
     void *counting;            /* llm_count.c's state; NULL in other drivers */
     const input_order *orders; /* by call site */
     uint8_t **marks;           /* by call site, by input: INPUT_… */
-    int stage;                 /* the one being sent */
+    int stage;                 /* the stage whose inputs are being sent */
     llm_session *session;
     bool keep;        /* keep the KV of the data, since a later stage asks about the same data */
     llm_span **spans; /* spans of the current prompt */
     int nspans;
-    bool *named;                 /* by span: a value that the question names */
-    size_t queued, queued_bytes; /* submitted since the session was last idle */
-    answer_id id;                /* scratch of is_known */
+    bool *named; /* by span: whether it is a value that the question names */
+    /* prompts submitted since the session was last idle, and their memory */
+    size_t queued, queued_bytes;
+    answer_id id; /* scratch of is_known */
 };
 
 /* Initializes *x, with its arrays in `mem`; the rest is freed by llm_sender_close. The call sites
@@ -134,7 +135,7 @@ void llm_mark_inputs(llm_sender *x, int at, const int64_t *rows, int64_t count, 
 
 /* ---- the operator's state -------------------------------------------------------------------- */
 
-/* What a run of the operator is for; op_llm.c chooses one when it opens. */
+/* What a run of the operator does; op_llm.c chooses a mode when the operator opens. */
 typedef struct llm_mode {
     const llm_driver *driver;
     /* decides further rows: the next limit batch, or all; decided_rows grows */
@@ -167,10 +168,10 @@ typedef struct llm_state {
     site_run *sites;
     int nsites;
     input_order *orders; /* by call site */
-    const rowset *rows;  /* of the base */
+    const rowset *rows;  /* the base's rows */
     rowset *own_rows;    /* `rows` if this operator must free it, else NULL */
-    arena *mem;          /* what is kept by row and by input; counted */
-    arena *scratch;      /* of one batch's condition */
+    arena *mem;          /* arrays by row and by input; accounted */
+    arena *scratch;      /* memory for evaluating one batch's condition */
     uint8_t *dropped;    /* by row: a filter was not true, or no node above needs the row */
     /* how many rows, counted from the first in input order, are decided; are emitted */
     int64_t decided_rows, emitted_rows;

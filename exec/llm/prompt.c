@@ -7,9 +7,9 @@
  *     \nreview: …\nsynopsis: …\nanswer:      \nIs the review positive?\nanswer:
  *
  * Invariant: only this file and the engine's templates start a line of a prompt. A line break
- * inside a cell becomes a space, and values are tokenized as plain text, so a cell can forge neither
- * a line nor a control token. Each part is tokenized by itself, so that equal parts are equal tokens;
- * the space before a value and the line break after it belong to the value.
+ * inside a cell becomes a space, and values are tokenized as plain text, so a cell can forge
+ * neither a line nor a control token. Each part is tokenized by itself, so that equal parts are
+ * equal tokens; the space before a value and the line break after it belong to the value.
  */
 #include <stdlib.h>
 #include <string.h>

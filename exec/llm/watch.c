@@ -1,9 +1,9 @@
 /*
- * watch.c - what the live view shows of a running statement (prefixes, operators, the reused share of
- * prompts), and pausing.
+ * watch.c - what the live view shows of a running statement (prefixes, operators, the reused share
+ * of prompts), and pausing.
  *
- * Invariant: nothing here changes which prompts are sent, or their order. Whatever costs more than a
- * few additions per prompt is done at most four times a second, and only while the view is open.
+ * Invariant: nothing here changes which prompts are sent, or their order. All work beyond a few
+ * additions per prompt is done at most four times a second, and only while the view is open.
  */
 #include <string.h>
 #include <time.h>

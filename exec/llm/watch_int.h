@@ -19,8 +19,8 @@ int watch_operators(const plan_node *n);
 /* Fills prefixes, operators and the cache's size: at most four times a second, and only while the
  * view is open. `last`, at the statement's end: fills them however little time has passed. */
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last);
-/* Between two steps of the engine: waits while the statement is paused and not cancelled; returns the
- * seconds spent. Calls publish(o, …) when the wait begins. */
+/* Between two steps of the engine: waits while the statement is paused and not cancelled; returns
+ * the seconds spent. Calls publish(o, …) when the wait begins. */
 double watch_pause(const exec_ctx *ctx, exec_progress *p, void (*publish)(op *o, const char *phase),
                    op *o);
 

@@ -73,7 +73,7 @@ int db_open(const db_options *options, db **out, err *e) {
 void db_close(db *d) {
     if (!d)
         return;
-    (void)worker_call(&d->worker, close_store, d, NULL); /* cannot fail */
+    (void)worker_call(&d->worker, close_store, d, NULL); /* closing cannot fail */
     worker_stop(&d->worker);
     free_db(d);
 }
@@ -110,7 +110,7 @@ void db_set_variable(db *d, str name, str text) {
     d->nvariables++;
 }
 
-/* ---- on the worker: backup, models ---------------------------------------------------------------- */
+/* ---- on the worker: backup, models ----------------------------------------------------------- */
 
 typedef struct backup_request {
     db *db;
@@ -128,7 +128,8 @@ int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e) {
     return worker_call(&d->worker, backup, &r, e);
 }
 
-/* The default model, by the current catalog; engine_release it. */
+/* Opens the default model, found through the current catalog. The caller ends the hold with
+ * engine_release. */
 static int open_model(db *d, const atomic_bool *cancel, llm_engine **out, err *e) {
     txn *t = d->txn;
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);

@@ -59,7 +59,8 @@ static void add_tables(object_list *l, const catalog *c, buf *sql) {
         add_indexes(l, &c->tables[k], sql);
 }
 
-/* A view's columns come from binding its query now; a view that no longer binds has none. */
+/* Adds the views. A view's columns come from binding its query now; a view whose query no longer
+ * binds has no columns. */
 static void add_views(db *d, object_list *l, const catalog *c, buf *sql) {
     for (int k = 0; k < c->nviews; k++) {
         const view_def *v = &c->views[k];

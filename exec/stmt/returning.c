@@ -2,7 +2,7 @@
  * returning.c - RETURNING: keeps rows while a statement writes them, and returns them at its end.
  *
  * Invariant: rows are returned only after the last one is written and, outside BEGIN, committed. So
- * every row shown is stored, and stopping to read undoes nothing.
+ * every returned row is stored, and a caller that stops reading undoes nothing.
  */
 #include <stdlib.h>
 
@@ -66,7 +66,7 @@ void returned_row(returned *r, const table_def *t, int64_t rowid, const value *r
                   const batch *from, int at) {
     batch *b = &r->now;
     int key = t->rowid_column;
-    if (key >= 0 && row[key].type != TYPE_NULL) /* DO UPDATE may have changed it */
+    if (key >= 0 && row[key].type != TYPE_NULL) /* DO UPDATE may have changed the rowid */
         rowid = row[key].i;
     column_set(&b->cols[0], r->mem, r->room, b->rows, value_int(rowid));
     for (int i = 0; i < t->ncolumns; i++)
@@ -82,7 +82,8 @@ int returned_end(returned *r, err *e) {
     return status;
 }
 
-/* If the caller cancels, the remaining rows are dropped without an error: they are written. */
+/* Returns all rows. If the caller cancels, the remaining rows are dropped without an error, since
+ * they are already written. */
 static int push_all(returned *r, err *e) {
     int status = 0;
     for (int i = 0; i < rowset_batches(r->rows) && status == 0; i++)
@@ -100,7 +101,7 @@ int returned_hand_out(returned *r, err *e) {
         return 0;
     str *names = ARENA_ARRAY(s->mem, str, n);
     value_type *types = ARENA_ARRAY(s->mem, value_type, n);
-    for (int i = 0; i < n; i++) { /* copied: the commit may free the catalog */
+    for (int i = 0; i < n; i++) { /* copied, since the commit may free the catalog */
         names[i] = str_copy(s->mem, r->x->returning_cols[i].name);
         types[i] = r->x->returning_cols[i].type;
     }

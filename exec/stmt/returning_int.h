@@ -9,15 +9,16 @@
 typedef struct returned returned;
 returned *returned_new(stmt *s, const sql_stmt *x); /* NULL: x has no RETURNING */
 void returned_free(returned *r);                    /* NULL is fine */
-/* Adds rows just written: rowid, columns, steps (sql_stmt.returning). */
+/* Adds rows that were just written; their columns are rowid, columns, steps
+ * (sql_stmt.returning). */
 int returned_batch(returned *r, const batch *written, err *e);
-/* INSERT adds rows one by one: `begin` for each batch `from` of its query, `row` for each row written,
- * as it is now in the table, then `end`. */
+/* INSERT adds rows one by one: returned_begin for each batch `from` of its query, returned_row for
+ * each row written, with its values as they are now in the table, then returned_end. */
 void returned_begin(returned *r, const table_def *t, const batch *from);
 void returned_row(returned *r, const table_def *t, int64_t rowid, const value *row,
                   const batch *from, int at);
 int returned_end(returned *r, err *e);
-/* Commits, outside BEGIN, and returns the rows to the caller. */
+/* Commits if outside BEGIN, and returns the rows to the caller. */
 int returned_hand_out(returned *r, err *e);
 
 #endif

@@ -8,8 +8,8 @@
 #include "row_sink_int.h"
 
 enum {
-    MANY_ROWS = 64,    /* INSERT updates statistics from a batch of this many rows on, … */
-    MIN_FRACTION = 100 /* … if that is at least 1/MIN_FRACTION of the table's rows */
+    MANY_ROWS = 64,    /* INSERT updates statistics from the first batch with this many rows */
+    MIN_FRACTION = 100 /* and with at least 1/MIN_FRACTION of the table's rows */
 };
 
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table) {
@@ -75,7 +75,8 @@ static int check_one(row_sink *w, const value *row, err *e) {
 }
 
 /* ON CONFLICT DO UPDATE: evaluates the SET expressions over (existing row, new row) and updates the
- * existing row. *written = its new values; NULL: WHERE was not true, the row is unchanged. */
+ * existing row. Sets *written to the row's new values, or to NULL if WHERE was not true and the row
+ * is unchanged. */
 static int update_existing(row_sink *w, const value *row, int64_t rowid, const value **written,
                            err *e) {
     const sql_stmt *x = w->x;
@@ -109,7 +110,8 @@ static int update_existing(row_sink *w, const value *row, int64_t rowid, const v
     return table_update(w->s->db->active, w->table, rowid, fresh, e);
 }
 
-/* *written = the row as it is now in the table; NULL: nothing was written. */
+/* Inserts a row, or applies ON CONFLICT. Sets *written to the row as it is now in the table, or to
+ * NULL if nothing was written. */
 static int insert_row(row_sink *w, const value *row, int64_t *rowid, const value **written,
                       err *e) {
     txn *t = w->s->db->active;
@@ -131,9 +133,9 @@ static int insert_row(row_sink *w, const value *row, int64_t *rowid, const value
     return table_insert(t, w->table, row, rowid, e);
 }
 
-/* Starts adding the rows to the table's statistics, with the first batch that is large enough: for
- * fewer rows of INSERT it costs more than the rows themselves. Not with ON CONFLICT, where a row may
- * be an update. */
+/* Starts adding the rows to the table's statistics with the first batch that is large enough. For
+ * fewer rows of INSERT, statistics would cost more than writing the rows. Does nothing with ON
+ * CONFLICT, where a row may be an update. */
 static int start_statistics(row_sink *w, int rows, err *e) {
     uint64_t there;
     bool always = w->x->kind != STMT_INSERT;

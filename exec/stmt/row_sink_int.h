@@ -13,20 +13,21 @@ typedef struct row_sink {
     arena *mem;           /* reset for each batch */
     int64_t rows;         /* rows passed in so far */
     int64_t changes;      /* rows inserted or updated so far */
-    bool name_rows;       /* error messages name the row's number */
+    bool name_rows;       /* error messages include the row's number */
     const int64_t *lines; /* COPY: the line number of each row of the batch, for error messages */
     const char *path;     /* COPY: the file */
-    stats_feed *feed;     /* adds the rows to the table's statistics; NULL: not yet, or never */
-    int64_t *rowids;      /* of the batch, for `feed` */
+    stats_feed *feed;     /* adds the rows to the table's statistics; NULL: not started */
+    int64_t *rowids;      /* rowids of the batch, for `feed` */
     returned *out;        /* rows of RETURNING; NULL: none */
 } row_sink;
 
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table);
 void row_sink_free(row_sink *w);
-/* Writes a batch with the table's columns. */
+/* Writes a batch that has the table's columns. */
 int row_sink_write(row_sink *w, const batch *rows, err *e);
 int row_sink_end(row_sink *w, err *e); /* after the last row: stores the statistics */
-/* Evaluates the table's CHECKs over rows with its columns; *bad = the first row that fails. */
+/* Evaluates the table's CHECKs over rows that have the table's columns. *bad: the first row that
+ * fails. */
 int row_sink_check(row_sink *w, const batch *rows, int *bad, err *e);
 
 #endif

@@ -96,7 +96,9 @@ void stmt_free(stmt *s) {
     stmt_recycle_results(s);
     pthread_mutex_unlock(&s->lock);
     stmt_unbind(
-        s); /* it may have been estimated but not run; the worker does not use it any more */
+        /* still bound if it was only estimated, not run; safe here, since the worker no longer uses
+         * the statement */
+        s);
     if (d->spare)
         stmt_destroy(s);
     else
@@ -177,10 +179,10 @@ static bool calls_model(const stmt *s) {
     return x->ncalls > 0 && x->kind != STMT_CREATE_VIEW;
 }
 
-/* Begins the right kind of transaction and binds. Outside BEGIN, a statement that calls the model must
- * not hold a transaction while the model works: it is bound in a read transaction, which ends with its
- * snapshot, and retains the catalog. tree.calls_model does not include calls in views, so a statement
- * may have to be bound again. */
+/* Begins the right kind of transaction and binds the statement. Outside BEGIN, a statement that
+ * calls the model must not hold a transaction while the model works. So it is bound in a read
+ * transaction, which ends after the snapshot, and it retains the catalog. tree.calls_model does not
+ * include calls in views, so a statement may have to be bound again. */
 static int prepare(stmt *s, err *e) {
     bool alone = !atomic_load(&s->db->in_transaction);
     bool write =
@@ -259,8 +261,8 @@ static int run_once(stmt *s, err *e) {
     return status;
 }
 
-/* Whether to run the statement again: loading the model showed that its fingerprint, by which stored
- * answers were looked up, is outdated, and no row was returned yet. */
+/* Whether to run the statement again: loading the model showed that its fingerprint, by which
+ * stored answers were looked up, is outdated, and the statement has returned no row yet. */
 static bool may_start_over(const stmt *s, int status) {
     return status == ERR_MODEL && s->summary.rows == 0 && s->kind != STMT_COPY_TO &&
            llm_runtime_outdated(s->ctx.llm);
@@ -299,7 +301,8 @@ static void stmt_execute(void *arg) {
     buf record = {0};
     history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
     stmt_finish(s, status, &e); /* from here on the caller may free s */
-    history_write(d, &record);  /* after stmt_finish, so that the caller need not wait for it */
+    /* after stmt_finish, so that the caller does not wait for the write */
+    history_write(d, &record);
     buf_free(&record);
 }
 

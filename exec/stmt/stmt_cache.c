@@ -1,9 +1,9 @@
 /*
  * stmt_cache.c - SHOW CACHE, CLEAR CACHE and UNPIN.
  *
- * Invariant: pending cache writes are flushed first, so the figures include them; clearing is done
- * when the statement ends. The system tables kvasir_cache, kvasir_prefixes and kvasir_statements have
- * the same figures as rows (system_cache.c).
+ * Invariant: pending cache writes are flushed first, so the figures include them. When CLEAR CACHE
+ * ends, the entries are deleted. The system tables kvasir_cache, kvasir_prefixes and
+ * kvasir_statements show the same figures as rows (system_cache.c).
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void show_rate(shown *w, const char *name, uint64_t part, uint64_t whole)
         show(w, name, "-");
 }
 
-/* The text without line breaks, cut to TEXT_SHOWN columns. */
+/* Returns the text without line breaks, cut to TEXT_SHOWN columns. */
 static str one_line(shown *w, str text) {
     str cut = str_copy(w->s->mem, (str){text.p, utf8_fit(text, TEXT_SHOWN)});
     for (size_t i = 0; i < cut.n; i++)
@@ -68,7 +68,7 @@ static void show_statement(shown *w, const history_entry *h, str text) {
          line.p);
 }
 
-/* The reuse of all recorded statements together, and of each of the latest. */
+/* Shows the reuse of all recorded statements together, and of each of the latest statements. */
 static int show_statements(shown *w, err *e) {
     history_entry *all;
     str *texts;

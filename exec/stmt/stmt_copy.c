@@ -24,7 +24,7 @@ typedef struct copy_map {
     int nfile;         /* file columns */
     int *table_column; /* by file column */
     value_type *types; /* by file column */
-    bool *from_file;   /* by table column; false: it gets its default */
+    bool *from_file;   /* by table column: whether it is in the file; false: it gets its default */
 } copy_map;
 
 static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *e) {
@@ -149,8 +149,8 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
 typedef struct copy_file {
     const char *path;
     const atomic_bool *cancel;
-    gzFile file;        /* also for plain text: zlib's transparent mode */
-    const char *target; /* the file to replace by `part` */
+    gzFile file;        /* plain text is also written through zlib, in transparent mode */
+    const char *target; /* the file that `part` replaces at the end */
     const char *part;   /* the temporary file; NULL: `path` is written directly */
     char delimiter;
     str null_text;
@@ -164,9 +164,10 @@ static bool ends_with(const char *path, const char *suffix) {
     return n >= m && strcmp(path + n - m, suffix) == 0;
 }
 
-/* Creates a temporary file beside the target, which replaces it when complete: the query may read the
- * file that it writes, and a failure must not lose the old file. Killed processes may have left files
- * of the same process id, so several names are tried. Returns -1 on failure. */
+/* Creates a temporary file beside the target, which replaces the target when complete: the query
+ * may read the file that it writes, and a failure must not lose the old file. Killed processes with
+ * the same process id may have left temporary files, so several names are tried. Returns -1 on
+ * failure. */
 static int part_create(copy_file *f, const struct stat *old, arena *mem) {
     enum { TRIES = 1000 };
     char *real = realpath(f->path, NULL); /* follows links */
@@ -178,13 +179,15 @@ static int part_create(copy_file *f, const struct stat *old, arena *mem) {
         fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
     if (fd >= 0 && old)
-        (void)fchmod(fd, old->st_mode & 07777); /* if refused, it has the mode of a new file */
+        /* if refused, the file keeps the mode of a new file */
+        (void)fchmod(fd, old->st_mode & 07777);
     if (fd < 0)
         f->part = NULL;
     return fd;
 }
 
-/* Opens a named pipe once it has a reader; -1 with errno ECANCELED if cancelled meanwhile. */
+/* Opens a named pipe once it has a reader. Returns -1 on failure, with errno ECANCELED if the
+ * statement was cancelled. */
 static int fifo_open(const copy_file *f) {
     enum { POLL_MS = 20 };
     int fd;
@@ -200,8 +203,9 @@ static int fifo_open(const copy_file *f) {
     return fd;
 }
 
-/* Opens the file to write: a temporary file, or the path itself for pipes, devices (/dev/stdout may
- * be a regular file that others write too) and directories where no file can be created. */
+/* Opens the file to write. That is a temporary file, with three exceptions that open the path
+ * itself: pipes; devices (/dev/stdout may be a regular file to which others write too); and
+ * directories where no file can be created. */
 static int file_open(copy_file *f, arena *mem) {
     struct stat st;
     bool there = stat(f->path, &st) == 0;
@@ -300,7 +304,8 @@ int stmt_copy_to(stmt *s, sql_stmt *x, err *e) {
     int status = stmt_plan(s, x, e);
     if (status)
         return status;
-    if (s->ctx.plan->has_llm) { /* all calls first: a failed one must not touch an existing file */
+    /* runs all calls before the file is created: a failed call must not change an existing file */
+    if (s->ctx.plan->has_llm) {
         rows = rowset_new(&s->ctx, s->ctx.plan->root->types, s->ctx.plan->root->ncols);
         status = stmt_run_plan(s, rows, e);
         if (status == 0)

@@ -1,6 +1,6 @@
 /*
- * stmt_ddl.c - CREATE, DROP, ALTER TABLE and ANALYZE. Storage keeps the catalog; this file evaluates
- * the DEFAULT and CHECK of a new column.
+ * stmt_ddl.c - CREATE, DROP, ALTER TABLE and ANALYZE. Storage keeps the catalog; this file
+ * evaluates the DEFAULT and CHECK of a new column.
  */
 #include <string.h>
 

@@ -1,10 +1,11 @@
 /*
- * stmt_dml.c - INSERT (row_sink.c), UPDATE, DELETE, their RETURNING (returning.c), and CREATE TABLE AS.
+ * stmt_dml.c - INSERT (row_sink.c), UPDATE, DELETE, their RETURNING (returning.c), and CREATE TABLE
+ * AS.
  *
  * Invariant: a statement reads everything before its first write, so it never reads its own rows.
- * With LLM calls outside BEGIN the new rows are computed without a transaction. They are applied only
- * if no table that was read has changed since; else they are computed again, at most three times
- * (stored answers make that cheap).
+ * With LLM calls outside BEGIN the new rows are computed without a transaction. They are applied
+ * only if no table that was read has changed since. Otherwise they are computed again; after three
+ * attempts the statement fails. Stored answers make further attempts cheap.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 
 enum {
     ATTEMPTS = 3,
-    ANALYZE_ROWS = 64,   /* an UPDATE of this many rows, … */
-    ANALYZE_FRACTION = 5 /* … and of 1/ANALYZE_FRACTION of all rows, is followed by ANALYZE */
+    ANALYZE_ROWS = 64,   /* ANALYZE follows an UPDATE of at least this many rows, */
+    ANALYZE_FRACTION = 5 /* if these are at least 1/ANALYZE_FRACTION of all rows */
 };
 
 /* ---- INSERT ---------------------------------------------------------------------------------- */
@@ -34,7 +35,7 @@ static bool reads_tables(const plan_node *p) {
                  reads_tables(p->left) || reads_tables(p->right));
 }
 
-/* Writes rows that depend on no table while they are computed. */
+/* Writes the rows while they are computed. Only for a query that reads no table. */
 static int insert_stream(row_sink *w, err *e) {
     op *root;
     batch *b;
@@ -61,8 +62,9 @@ static void update_row_of(const rowset *rows, int64_t at, int n, int64_t *rowid,
         row[c] = rowset_get(rows, at, c + 1);
 }
 
-/* A new key may still be held by another row of the same UPDATE (SET id = id + 1). Rows that fail are
- * tried again, in alternating order, until all succeed or a pass makes no progress. */
+/* Updates the rows. A new key may still belong to another row of the same UPDATE (SET id = id + 1).
+ * So rows that fail are tried again, in alternating order, until all succeed or a pass makes no
+ * progress. */
 static int update_rows(row_sink *w, const rowset *rows, err *e) {
     txn *t = w->s->db->active;
     int64_t count = rowset_rows(rows), waiting = count, rowid;
@@ -127,7 +129,7 @@ static int update_rowset(row_sink *w, const rowset *rows, err *e) {
     for (int k = 0; k < rowset_batches(rows); k++) {
         batch b = *rowset_batch(rows, k);
         int bad, status;
-        b.cols++; /* skips the rowid: CHECKs read the table's columns */
+        b.cols++; /* skips the rowid, since CHECKs read only the table's columns */
         b.ncols--;
         if ((status = row_sink_check(w, &b, &bad, e)) != 0)
             return status;
@@ -135,7 +137,8 @@ static int update_rowset(row_sink *w, const rowset *rows, err *e) {
     return update_rows(w, rows, e);
 }
 
-/* RETURNING of UPDATE and DELETE, which reads the rows of their query. */
+/* Adds the rows of RETURNING for UPDATE and DELETE, which evaluate it over the rows of their
+ * query. */
 static int return_rows(row_sink *w, const rowset *rows, err *e) {
     int status = 0;
     for (int k = 0; w->out && k < rowset_batches(rows) && status == 0; k++)
@@ -156,7 +159,7 @@ static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
     return 0;
 }
 
-/* Whether this is DELETE of all rows without RETURNING, which need not read the rows. */
+/* Whether this is a DELETE of all rows without RETURNING: such a DELETE need not read the rows. */
 static bool deletes_all(const stmt *s, const sql_stmt *x) {
     const plan_node *p = s->ctx.plan->root;
     while (p->kind == PLAN_PROJECT)
@@ -173,7 +176,7 @@ static int delete_all(stmt *s, const sql_stmt *x, err *e) {
     return status;
 }
 
-/* Runs ANALYZE after an UPDATE of so many rows that the statistics are outdated. */
+/* Runs ANALYZE if the UPDATE changed enough rows to make the statistics outdated. */
 static int recount(const row_sink *w, err *e) {
     uint64_t rows;
     int status = table_row_count(w->s->db->active, w->table, &rows, e);
@@ -219,7 +222,8 @@ static int compute(stmt *s, rowset **out, err *e) {
     return status;
 }
 
-/* With LLM calls outside BEGIN, where the transaction ended with the snapshot. */
+/* Computes the new rows without a transaction, then applies them. For LLM calls outside BEGIN,
+ * where the transaction ended with the snapshot. */
 static int compute_then_apply(stmt *s, sql_stmt *x, returned **out, err *e) {
     for (int attempt = 1;; attempt++) {
         rowset *rows;

@@ -2,8 +2,8 @@
  * stmt_estimate.c - estimates a statement before it runs: the plan's estimates and, on request, the
  * tokens that each strategy would compute.
  *
- * Invariant: estimating changes no data and leaves no transaction open. The bound statement is kept
- * for the run (stmt_prepare).
+ * Invariant: estimating changes no data and leaves no transaction open. The bound statement is
+ * kept, so that running it need not bind it again (stmt_prepare).
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void add_strategy(exec_estimate *x, const plan_tokens *t) {
     one->computed_tokens += t->llm.computed_tokens;
 }
 
-/* Runs the operators below the LLM calls and counts prompt tokens, as EXPLAIN (TOKENS). */
+/* Runs the operators below the LLM calls and counts prompt tokens, as EXPLAIN (TOKENS) does. */
 static int count_tokens(stmt *s, err *e) {
     int nnodes = s->ctx.plan->nnodes;
     plan_actual *actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(nnodes, 1));

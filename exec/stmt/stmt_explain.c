@@ -2,9 +2,9 @@
  * stmt_explain.c - EXPLAIN: the plan as text, with estimates, token counts (TOKENS) or measurements
  * (ANALYZE).
  *
- * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE runs the statement with
- * all its effects and drops its rows. EXPLAIN (TOKENS) runs the operators below the LLM calls, counts
- * the prompts, and changes nothing.
+ * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE runs the statement
+ * with all its effects and drops its rows. EXPLAIN (TOKENS) runs the operators below the LLM calls,
+ * counts the prompts, and changes nothing.
  */
 #include "stmt_int.h"
 
@@ -23,7 +23,8 @@ static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
     return status;
 }
 
-/* Runs x with measuring on. A node that runs twice (snapshot, retries) adds both times in op_close. */
+/* Runs x and measures its nodes. For a node that runs twice (snapshot, retries), op_close adds the
+ * times of both runs. */
 static int measure(stmt *s, sql_stmt *x, err *e) {
     switch (x->kind) {
     case STMT_INSERT:
@@ -43,7 +44,7 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
     sql_stmt *inner = x->explain.stmt;
     if (!inner->query)
         return err_set(e, ERR_UNSUPPORTED, "EXPLAIN needs a statement with a query");
-    /* requests to the planner */
+    /* ask the planner to record its rules and savings */
     inner->explain.rules = x->explain.rules;
     inner->explain.savings = true;
     int status = stmt_plan(s, inner, e);
@@ -56,6 +57,6 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
         status = stmt_run_plan(s, NULL, e);
     else
         status = measure(s, inner, e);
-    x = s->bound; /* a retry after a conflict binds again */
+    x = s->bound; /* a retry after a conflict binds the statement again */
     return status ? status : print_plan(s, x, x->explain.analyze, e);
 }

@@ -5,8 +5,8 @@
  *   db_submit --job-->                     stmt_execute: bind, plan, run
  *   stmt_next <--batches, up to 16 MB--    stmt_push
  *
- * Threads: members after `lock` are shared and protected by it; `ctx`, `bound` and `notice` belong to
- * the worker until the statement is finished.
+ * Threads: members after `lock` are shared and protected by it; `ctx`, `bound` and `notice` belong
+ * to the worker until the statement is finished.
  */
 #ifndef KVASIR_STMT_INT_H
 #define KVASIR_STMT_INT_H
@@ -34,9 +34,9 @@ struct stmt {
     exec_ctx ctx;
     sql_tree tree;          /* parsed `text`; ast NULL: not parsed yet */
     sql_stmt *bound;        /* bound `tree`; NULL: not bound yet */
-    const catalog *catalog; /* that `bound` refers to; retained */
+    const catalog *catalog; /* the catalog that `bound` refers to; retained */
     exec_estimate estimate;
-    int nshared;    /* entries of ctx.kept.shared */
+    int nshared;    /* number of entries of ctx.kept.shared */
     bool described; /* ncols, names, types and is_text are set; written under the lock */
     int ncols;
     const char **names;
@@ -49,13 +49,13 @@ struct stmt {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned events_seen; /* batches that the caller took */
+    unsigned events_seen; /* number of batches that the caller took */
     atomic_uint events;   /* incremented for each batch and at the end; polled by stmt_next */
     result *head, *tail;  /* queue of batches for the caller */
     result *idle;         /* batches whose memory is free for reuse */
     result *current;      /* the batch that the caller reads */
     size_t queued_bytes;
-    bool waiting; /* a thread sleeps on `changed` */
+    bool waiting; /* whether a thread sleeps on `changed` */
     bool finished;
     int status;
     err error;
@@ -69,41 +69,45 @@ struct stmt {
 stmt *stmt_new(db *d, str text);
 void stmt_destroy(stmt *s);
 void stmt_start(stmt *s, void (*job)(void *s)); /* hands a job to the worker */
-/* The end of a job; the caller of stmt_next may take the statement from here on. */
+/* Ends a job. After this the caller may free the statement. */
 void stmt_finish(stmt *s, int status, const err *e);
 void stmt_open_ctx(stmt *s);
 void stmt_release_ctx(stmt *s);
-void stmt_notify(stmt *s); /* wakes the caller; under the lock */
+void stmt_notify(stmt *s); /* wakes the caller; called under the lock */
 void stmt_drop_results(stmt *s);
-/* Frees the results, but keeps one batch's memory for the next statement; under the lock. */
+/* Frees the results, but keeps one batch's memory for the next statement. Called under the lock. */
 void stmt_recycle_results(stmt *s);
-/* Sets the result's columns (names are copied); before the first stmt_push. */
+/* Sets the result's columns and copies their names. Called before the first stmt_push. */
 void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text);
-/* Copies a batch into the queue; waits while the queue is full. ERR_CANCELLED. */
+/* Copies a batch into the queue, and waits while the queue is full. Returns ERR_CANCELLED if the
+ * statement was cancelled. */
 int stmt_push(stmt *s, const batch *b, err *e);
-/* The whole result: one text, in a column of this name; is_text as of stmt_describe. */
+/* Returns one text as the whole result, in a column of this name. is_text: see stmt_describe. */
 int stmt_push_text(stmt *s, str column, str text, bool is_text, err *e);
 
 void stmt_release_plan(stmt *s); /* frees the rows that the last plan kept */
 /* Plans x's query: sets ctx->plan and ctx->kept. */
 int stmt_plan(stmt *s, const sql_stmt *x, err *e);
-/* Runs the planned query. Rows go to `into`; NULL: to the caller. With LLM calls the snapshot is taken
- * first and, outside BEGIN, the transaction ended. */
+/* Runs the planned query. Its rows go to `into`, or to the caller if `into` is NULL. With LLM
+ * calls, first takes the snapshot and, outside BEGIN, ends the transaction. */
 int stmt_run_plan(stmt *s, rowset *into, err *e);
-/* Ends the statement's own transaction, if it has one: commits or aborts it. */
+/* Commits or aborts the statement's own transaction, if it has one. */
 int stmt_end_txn(stmt *s, bool commit, err *e);
 int stmt_begin_txn(stmt *s, bool write, err *e);
-int stmt_parse(stmt *s, err *e); /* does nothing if it is parsed already */
-/* Begins a transaction, if none is open, and binds the statement, unless it is bound to the
- * transaction's catalog already. */
+int stmt_parse(stmt *s, err *e); /* does nothing if the text is already parsed */
+/* Begins a transaction if none is open. Binds the statement, unless it is already bound to the
+ * transaction's catalog. */
 int stmt_prepare(stmt *s, bool write, err *e);
 
-/* The tables that the statement's plan reads, as of the catalog it is bound to; in s->mem. */
+/* Returns the tables that the statement's plan reads or writes, as the bound catalog defines them,
+ * in an array in s->mem. */
 const table_def **plan_tables(stmt *s, int *count);
-/* ERR_BUSY, naming the table, unless c has it in the same version. */
+/* Checks that `c` has the table `seen` in the same version. If not, returns ERR_BUSY with the
+ * table's name. */
 int version_check(const table_def *seen, const catalog *c, err *e);
 
-/* Evaluates a constant SQL expression as a value of type `type`, as DEFAULT of ALTER TABLE needs. */
+/* Evaluates a constant SQL expression as a value of type `type`, for example the DEFAULT of ALTER
+ * TABLE. */
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);
 
 /* ---- statements by kind ---------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *
  * Invariant: outside BEGIN no transaction is open while the model works. The rows that the query
  * reads are kept before the first call (snapshot.c), and the statement retains its catalog, so
- * nothing refers to the transaction that ended.
+ * nothing refers to the ended transaction.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -100,7 +100,8 @@ static int run_root(stmt *s, rowset *into, err *e) {
     return status;
 }
 
-/* Asks about a sample of rows where its answers decide the plan, and plans again with the result. */
+/* If a sample of answers can change the plan, asks about a sample of rows and plans again with the
+ * result. */
 static int plan_by_sample(stmt *s, err *e) {
     bool learned;
     int status = llm_runtime_sample(&s->ctx, &learned, e);
@@ -138,7 +139,7 @@ static void describe_query(stmt *s, const sql_stmt *x) {
     stmt_describe(s, n, names, types, false);
 }
 
-/* SELECT; WARM and PIN, which run their query to fill the cache and return no rows. */
+/* Runs SELECT, WARM and PIN. WARM and PIN run their query to fill the cache, and return no rows. */
 int stmt_select(stmt *s, sql_stmt *x, err *e) {
     const settings *set = s->ctx.settings;
     if (x->kind == STMT_WARM && (!set->cache || set->kv_keep == KEEP_NONE)) {
@@ -226,6 +227,6 @@ int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     rowset_free(rows);
     buf_free(&text);
     if (status)
-        e->pos = -1; /* it is a place in the DEFAULT's text, not in the statement */
+        e->pos = -1; /* the position is in the text of `sql`, not in the statement */
     return status;
 }

@@ -2,9 +2,9 @@
  * stmt_result.c - the queue of result batches from the worker to the caller, and the functions that
  * the caller uses on a statement.
  *
- * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker down instead
- * of filling memory. A batch belongs to the caller until the next stmt_next. Both threads poll a
- * counter for some microseconds before they sleep.
+ * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker down
+ * instead of filling memory. A batch belongs to the caller until the next stmt_next. Both threads
+ * poll a counter for some microseconds before they sleep.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ void stmt_recycle_results(stmt *s) {
     }
     s->tail = s->current = NULL;
     s->queued_bytes = 0;
-    while (s->idle && s->idle->next) { /* keeps one */
+    while (s->idle && s->idle->next) { /* keeps one result */
         result *r = s->idle;
         s->idle = r->next;
         r->next = NULL;
@@ -119,11 +119,12 @@ static void add_ms(struct timespec *t, int ms) {
     }
 }
 
-/* Returns a result to fill, once the queue has room; NULL: cancelled. */
+/* Waits until the queue has room, and returns a result to fill. Returns NULL if the statement was
+ * cancelled. */
 static result *result_take(stmt *s) {
     pthread_mutex_lock(&s->lock);
     while (s->queued_bytes > QUEUE_BYTES && !atomic_load(&s->cancel)) {
-        struct timespec until; /* stmt_cancel only sets a flag, so it is polled */
+        struct timespec until; /* the cancel flag is polled, since stmt_cancel wakes no thread */
         clock_gettime(CLOCK_MONOTONIC, &until);
         add_ms(&until, 20);
         s->waiting = true;
@@ -187,7 +188,8 @@ int stmt_push_text(stmt *s, str name, str text, bool is_text, err *e) {
 
 /* ---- the caller's side ----------------------------------------------------------------------- */
 
-/* Waits for a batch or the end; false: the time is up. Under the lock. */
+/* Waits for a batch or the statement's end. Returns false if the time is up. Called under the
+ * lock. */
 static bool wait_for_event(stmt *s, int timeout_ms) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

@@ -69,7 +69,8 @@ int stmt_reset(stmt *s, sql_stmt *x, err *e) {
         for (size_t k = 0; k < count; k++)
             if (str_equal_nocase(x->name, str_from(all[k].name)))
                 return settings_set(set, x->name, value_text(str_from(all[k].standard)), e);
-        return settings_set(set, x->name, value_null(), e); /* fails, with a similar name as hint */
+        /* fails, with a similar setting's name as the hint */
+        return settings_set(set, x->name, value_null(), e);
     }
     int status = 0;
     for (size_t k = 0; k < count && status == 0; k++)

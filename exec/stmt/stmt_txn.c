@@ -1,9 +1,10 @@
 /*
- * stmt_txn.c - the transaction of a statement: its own, or that of BEGIN.
+ * stmt_txn.c - the transaction of a statement: its own transaction, or the transaction that BEGIN
+ * opened.
  *
- * Invariant: the first statement after BEGIN starts a read transaction; the first write replaces it
- * by a write transaction, and fails if any table changed in between, so that all statements of a
- * transaction see one snapshot.
+ * Invariant: the first statement after BEGIN starts a transaction. If that is a read transaction,
+ * the first write replaces it by a write transaction, and fails if any table has changed in
+ * between. So all statements of a transaction see one snapshot.
  */
 #include "stmt_int.h"
 
@@ -23,7 +24,8 @@ static bool same_versions(const catalog *before, const catalog *now) {
     return same;
 }
 
-/* Replaces BEGIN's read transaction by a write transaction, unless a table changed meanwhile. */
+/* Replaces BEGIN's read transaction by a write transaction. Fails if a table has changed in
+ * between. */
 static int upgrade(db *d, const txn_wait *wait, err *e) {
     const catalog *before = catalog_retain(txn_catalog(d->txn));
     txn_abort(d->txn);
@@ -38,7 +40,7 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     }
     catalog_release(before);
     if (status == ERR_BUSY || status == ERR_CANCELLED) {
-        /* its snapshot is gone: later statements would see another one */
+        /* the transaction's snapshot is gone: later statements would see another one */
         atomic_store(&d->failed, true);
         err_hint(e, "ROLLBACK");
     }

@@ -4,8 +4,8 @@
  *   fact/history/next   u64: number of records ever written
  *   fact/history/NNN    record n in slot n modulo 1,000: a history_entry, then the statement's text
  *
- * Invariant: writing history neither fails a statement nor delays it: a record is written after the
- * statement has finished, and dropped if another process is writing or a transaction is open.
+ * Invariant: writing history neither fails nor delays a statement. A record is written after the
+ * statement has finished. It is dropped if another process is writing or a transaction is open.
  */
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ void history_record(const exec_summary *sum, stmt_kind kind, str text, int statu
 #define COPY(name, column) h.name = sum->llm.name;
     HISTORY_FIGURES(COPY)
 #undef COPY
-    if (kind == STMT_WARM) { /* it only computed shared prefixes, no whole prompts */
+    if (kind == STMT_WARM) { /* WARM computed only shared prefixes, not whole prompts */
         h.prompt_tokens = h.computed_tokens + h.reused_disk;
         h.reused_memory = 0;
     }

@@ -7,7 +7,8 @@
 
 #include "core/exec_ctx_int.h"
 
-/* The figures of a record, in their order on disk, with their columns of kvasir_statements. */
+/* The figures of a record, in their order on disk, and the names of their columns in
+ * kvasir_statements. */
 #define HISTORY_FIGURES(X)                                                                         \
     X(distinct_inputs, "inputs")                                                                   \
     X(answers_stored, "answers_stored")                                                            \
@@ -23,16 +24,17 @@ typedef struct history_entry {
     uint32_t version;
     int32_t status; /* 0, or the code of the statement's error */
     uint64_t number;
-    int64_t at; /* its end, in seconds since 1970 */
+    int64_t at; /* when the statement ended, in seconds since 1970 */
     uint64_t rows;
     HISTORY_FIGURES(HISTORY_MEMBER)
     double seconds;
 } history_entry;
 
-/* Appends the record of a statement that ended with this status; nothing if it called no model. */
+/* Appends the record of a statement that ended with this status. Appends nothing if the statement
+ * called no model. */
 void history_record(const exec_summary *sum, stmt_kind kind, str text, int status, buf *out);
-void history_write(db *d, buf *record); /* stores a record; does nothing if it is empty */
-/* All stored records and their statements' texts, oldest first, copied into `a`. */
+void history_write(db *d, buf *record); /* stores a record; does nothing if the record is empty */
+/* Reads all stored records and their statements' texts, oldest first, copied into `a`. */
 int history_read(txn *t, arena *a, history_entry **out, str **texts, int *count, err *e);
 
 #endif

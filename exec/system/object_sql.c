@@ -13,8 +13,8 @@ static void column_list(const table_def *t, const index_def *x, buf *out) {
     buf_append_char(out, ')');
 }
 
-/* The binder names the index of a UNIQUE constraint <table>_<columns>_key. A user's index with such a
- * name is printed as a UNIQUE constraint too, which is equivalent. */
+/* The binder names the index of a UNIQUE constraint <table>_<columns>_key. A user's index with such
+ * a name is printed as a UNIQUE constraint too, which is equivalent. */
 bool index_is_constraint(const table_def *t, const index_def *x) {
     buf tail = {0};
     if (x->primary || !x->unique)

@@ -1,7 +1,8 @@
 /*
  * op_system.c - the system tables kvasir_…: settings, functions, catalog, rules, models, cache.
  *
- * Each is an entry of `tables`: its columns, and the function that computes all its rows at once.
+ * Each table is an entry of `tables`: its columns, and the function that computes all of its rows
+ * at once.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +18,7 @@ struct maker {
     rowset *rows;
     int ncols;
     column *row; /* the current row: ncols columns of one cell */
-    int filled;  /* its cells set so far */
+    int filled;  /* number of cells of the current row set so far */
     arena *mem;
 };
 
@@ -208,7 +209,7 @@ static const rel_column models_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("file
                                          COLUMN("bytes", TYPE_INTEGER),
                                          COLUMN("is_standard", TYPE_BOOLEAN)};
 
-/* `bytes` is NULL if the file does not exist. */
+/* Adds a row of kvasir_models; `bytes` is NULL if the file does not exist. */
 static void model_row(maker *m, value name, str file, bool standard) {
     struct stat st;
     char *path = arena_printf(m->mem, "%.*s", (int)file.n, file.p);
@@ -218,7 +219,7 @@ static void model_row(maker *m, value name, str file, bool standard) {
     system_cell(m, value_bool(standard));
 }
 
-/* The models of the catalog, and the default model. */
+/* Adds the models of the catalog, and the default model. */
 static int models_rows(maker *m, err *e) {
     const exec_ctx *ctx = m->o->ctx;
     const catalog *c = txn_catalog(ctx->txn);

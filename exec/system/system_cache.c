@@ -1,8 +1,8 @@
 /*
  * system_cache.c - the system tables kvasir_cache, kvasir_prefixes and kvasir_statements.
  *
- * Invariant: reading them does not change the cache. For a cache that cannot be opened, kvasir_cache
- * has the reason, and kvasir_prefixes no rows.
+ * Invariant: reading these tables does not change the cache. If the cache cannot be opened,
+ * kvasir_cache shows the reason, and kvasir_prefixes has no rows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
     system_cell(m, whole ? value_real(rate) : value_null());
 }
 
-/* ---- kvasir_cache: one row per space ---------------------------------------------------------- */
+/* ---- kvasir_cache: one row per space --------------------------------------------------------- */
 
 const rel_column cache_cols[CACHE_COLS] = {
     COLUMN("space", TYPE_TEXT),      COLUMN("entries", TYPE_INTEGER),
@@ -68,7 +68,8 @@ const rel_column prefixes_cols[PREFIXES_COLS] = {
 
 enum { PREFIXES_SHOWN = 100, TEXT_BLOCKS = 2 };
 
-/* A stored block and the number of blocks from its prefix's start to it; 0: not computed. */
+/* A stored block. depth: number of blocks from the start of its prefix up to this block; 0: not
+ * computed. */
 typedef struct stored_block {
     cache_item item;
     int depth;
@@ -86,7 +87,7 @@ static stored_block *find_block(stored_block *all, size_t n, hash128 key) {
     return n ? bsearch(&wanted, all, n, sizeof *all, by_key) : NULL;
 }
 
-/* The length of the chain of parents; a parent that was evicted ends it. */
+/* Returns the length of the chain of parents, which ends at a parent that was evicted. */
 static int depth_of(stored_block *all, size_t n, const stored_block *b) {
     int depth = 0;
     for (; b && depth < 100000; depth++)
@@ -94,7 +95,7 @@ static int depth_of(stored_block *all, size_t n, const stored_block *b) {
     return depth;
 }
 
-/* The tokens that a prefix has saved, in blocks: its length times its reads. */
+/* Returns the tokens that a prefix has saved, in blocks: its length times its number of reads. */
 static double worth(const stored_block *b) {
     return (double)b->depth * ((double)b->item.hits + 0.5);
 }
@@ -104,7 +105,8 @@ static int by_worth(const void *pa, const void *pb) {
     return (a < b) - (a > b);
 }
 
-/* The text of a prefix's last blocks; NULL if another model than the default one made it. */
+/* Returns the text of a prefix's last blocks. NULL: the prefix was not computed by the default
+ * model. */
 static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_block *all, size_t n,
                        const stored_block *b) {
     llm_token tokens[TEXT_BLOCKS * LLM_BLOCK_TOKENS];
@@ -140,7 +142,7 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
     stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
     stored_block **order = ARENA_ARRAY(mem, stored_block *, n + 1);
     llm_engine *engine = NULL;
-    err ignored; /* without a model the prefixes have no text */
+    err ignored; /* without a model, the prefixes have no text */
     for (size_t i = 0; i < n; i++)
         all[i].item = items[i];
     qsort(all, n, sizeof *all, by_key);

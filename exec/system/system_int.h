@@ -8,7 +8,8 @@
 
 typedef struct maker maker;
 
-/* Sets the next cell of the current row; the last cell completes the row, which copies its values. */
+/* Sets the next cell of the current row. The row's last cell completes the row, and the row is then
+ * added with copies of its values. */
 void system_cell(maker *m, value v);
 exec_ctx *system_ctx(const maker *m);
 arena *system_mem(const maker *m);
@@ -26,7 +27,8 @@ typedef struct system_table_info {
     const rel_column *cols;
 } system_table_info;
 const system_table_info *system_table_at(size_t k); /* NULL after the last */
-/* bind_env.system_table: the columns of a system table; NULL: there is none of that name. */
+/* Returns the columns of a system table (for bind_env.system_table); NULL: there is none of that
+ * name. */
 const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 
 /* ---- system_cache.c -------------------------------------------------------------------------- */
@@ -34,12 +36,12 @@ const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 /* A stored prefix. */
 typedef struct cache_prefix {
     uint64_t tokens;
-    uint64_t hits; /* reads of its last block */
+    uint64_t hits; /* number of reads of the prefix's last block */
     uint64_t bytes;
-    str text; /* its end; NULL: another model than the default one made it */
+    str text; /* the end of the prefix's text; NULL: not computed by the default model */
 } cache_prefix;
-/* out[0..n) = the at most `max` stored prefixes that have saved the most tokens, best first; returns
- * n. */
+/* Writes the stored prefixes that have saved the most tokens, best first and at most `max`, to
+ * `out`. Returns their number. */
 int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
                    cache_prefix *out);
 
