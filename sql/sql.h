@@ -122,7 +122,7 @@ void settings_free(settings *s);
 void settings_copy(settings *to, const settings *from); /* `to` is initialised or zero */
 /* Sets a setting from a value; NULL resets it to its default. Sizes ('2GB', '512 kB') and switches
  * (on/off/true/false/1/0) are parsed from text. Errors: ERR_BIND for an unknown name, with the
- * nearest one as hint; ERR_TYPE for a value that is not allowed, with those that are. */
+ * nearest setting name as hint. ERR_TYPE for a value that is not allowed, with the allowed ones. */
 int settings_set(settings *s, str name, value v, err *e);
 /* Appends the value in the form that SET reads. ERR_BIND for an unknown name. */
 int settings_show(const settings *s, str name, buf *out, err *e);
@@ -131,11 +131,12 @@ const setting_info *settings_table(size_t *count);
 /* ---- functions (functions.c) ----------------------------------------------------------------- */
 
 /* X(id, name, min args, max args (-1: any), parameters, result, volatile, signature, help).
- * `parameters` has one letter per parameter, the last one repeated: t TEXT, i INTEGER, r REAL, n a
- * number, a any type, s any type cast to TEXT, c condition, = cast to the common type of all
- * arguments marked =, x comparable with the first, b TEXT or BLOB, d TEXT or a number. `result` is a
- * type; SAME1: the first argument's type; COMMON: the common type of all; NUMBER1: REAL if the first
- * argument is REAL, else INTEGER. */
+ * `parameters` has one letter per parameter; the last letter also applies to all further arguments:
+ * t TEXT, i INTEGER, r REAL, n a number, a any type, s any type, cast to TEXT, c a condition, =
+ * cast to the common type of all arguments marked =, x comparable with the first argument, b TEXT
+ * or BLOB, d TEXT or a number. `result` is a type or a rule. SAME1: the first argument's type.
+ * COMMON: the common type of all arguments. NUMBER1: REAL if the first argument is REAL, else
+ * INTEGER. */
 /* clang-format off */
 #define SQL_FUNCTIONS(X)                                                                                                   \
     X(ABS, "abs", 1, 1, "n", NUMBER1, 0, "abs(x)", "absolute value")                                                      \
@@ -195,8 +196,8 @@ typedef enum function_id {
         FUNC_COUNT
 } function_id;
 
-/* X(id, name, min args, max args, signature, help): functions that require OVER; aggregates may also
- * have it. */
+/* X(id, name, min args, max args, signature, help): the functions that require OVER. Aggregates
+ * accept OVER but do not require it. */
 /* clang-format off */
 #define SQL_WINDOW_FUNCTIONS(X)                                                                                            \
     X(ROW_NUMBER, "row_number", 0, 0, "row_number() OVER (…)", "1, 2, 3, … in the window's order")                        \
@@ -236,10 +237,10 @@ typedef struct function_info {
     const char *signature, *help;
 } function_info;
 
-/* Scalars, aggregates, window functions, LLM(), LLM_PROB() and generate_series(), for .help and
- * completion. */
+/* Returns all functions, for .help and completion: scalars, aggregates, window functions, LLM(),
+ * LLM_PROB() and generate_series(). */
 const function_info *sql_functions(size_t *count);
-/* All keywords, reserved and not, in upper case, sorted. */
+/* Returns all keywords, reserved and not, in upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
 /* Appends an identifier, quoted if it is a keyword or has characters other than letters, digits and
  * underscores. */
@@ -256,8 +257,9 @@ typedef enum expr_kind {
     EXPR_CASE,
     EXPR_CAST, /* args[0] to `type`; a run-time error if it cannot be converted */
     EXPR_IN,   /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
-    /* args: value, body. Evaluates a volatile value once per row and then the body, in which
-     * EXPR_LET_VAR is that value: the operand of CASE and BETWEEN, which the body uses twice */
+    /* args: value, body. Evaluates `value` once per row, then `body`, in which EXPR_LET_VAR reads
+     * that value. Used for a volatile operand of CASE or BETWEEN, which the body reads more than
+     * once. */
     EXPR_LET,
     EXPR_LET_VAR
 } expr_kind;
@@ -288,8 +290,8 @@ struct expr {
         } column;
         expr_op op;
         function_id function;
-        bool
-            exact; /* EXPR_CAST into a table column: a value that value_assign rejects is an error */
+        /* EXPR_CAST into a table column: a value that value_assign rejects is an error */
+        bool exact;
     };
     int nargs;
     expr **args;
@@ -318,9 +320,9 @@ typedef enum llm_returns {
 
 typedef struct rel rel;
 
-/* A distinct LLM() call of the statement; calls that are equal in prompt, fields, model, options and
- * type share one llm_call. INTEGER BETWEEN a AND b is RETURNS_INTEGER with literals; BOOLEAN has the
- * literals yes and no. */
+/* A distinct LLM() call of the statement. Calls that are equal in prompt, fields, model, options
+ * and type share one llm_call. INTEGER BETWEEN a AND b is RETURNS_INTEGER with the allowed numbers
+ * as literals. BOOLEAN has the literals yes and no. */
 typedef struct llm_call {
     int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
     value prompt;    /* TEXT as written; if NULL, the call's result is NULL */
@@ -332,13 +334,15 @@ typedef struct llm_call {
     bool by_use; /* the type was inferred from the context, not given by RETURNS */
     int nliterals;
     str *literals;  /* ENUM, BOOLEAN, INTEGER BETWEEN: the allowed answers, in order */
-    str model;      /* n = 0: that of the setting */
-    int max_tokens; /* 0: that of the setting */
-    rel *examples;  /* query for few-shot examples: some fields, then the answer; NULL: none */
+    str model;      /* n = 0: the setting's model */
+    int max_tokens; /* 0: the setting's value */
+    /* query for few-shot examples: columns for some of the fields, then the answer; NULL: no
+     * examples */
+    rel *examples;
     int nexample_fields;
     int *example_fields; /* per column of `examples` except the last: index of its field */
-    value temperature;   /* NULL: that of the setting */
-    int nstop;           /* 0: that of the setting */
+    value temperature;   /* NULL: the setting's temperature */
+    int nstop;           /* 0: the setting's stop text */
     str *stop;           /* stop sequences of a TEXT answer */
     int pos, len;        /* span of the first occurrence */
 } llm_call;
@@ -350,21 +354,24 @@ const char *llm_returns_name(llm_returns r);    /* "TEXT", "ENUM", … */
 typedef struct llm_use {
     const llm_call *call;
     expr **args; /* field values; call->nfields of them */
-    expr *guard; /* rows for which this is not true are not asked and get NULL; NULL: ask all */
+    /* rows for which it is not true get NULL without asking the model; NULL: all rows are asked */
+    expr *guard;
     int out_id;
     int prob_id; /* REAL column with the answer's probability; -1: not needed */
 } llm_use;
 
-/* Maximum number of tokens in a TEXT answer: the call's option, else the setting. */
+/* Returns the maximum number of tokens of a TEXT answer: the call's option, or the setting if the
+ * call has none. */
 int llm_call_max_tokens(const settings *s, const llm_call *call);
 
 /* True if two calls have the same field names and values, so that their prompts share a prefix when
  * the row data comes before the question. */
 bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
                             expr *const *b_args);
-/* Parses a field_order setting such as 'a, r.b' into order[nfields], always a permutation: the listed
- * fields first, then the others as written in the call. A listed name may carry a qualifier that the
- * field lacks. Returns false with *unknown set to the first name that is not a field of the call. */
+/* Parses a field_order setting such as 'a, r.b' into order[nfields], which is always a permutation:
+ * the listed fields first, then the remaining fields in the order of the call. A listed name may
+ * have a qualifier that the field's name lacks. Returns false with *unknown set to the first name
+ * that is not a field of the call. */
 bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str *unknown);
 
 /* ---- relations ------------------------------------------------------------------------------- */
@@ -377,30 +384,35 @@ typedef enum rel_kind {
     REL_SERIES, /* FROM generate_series(…): one INTEGER column */
     REL_FILTER, /* rows of left for which the predicate is true */
     REL_PROJECT, /* expressions over left, as columns with new ids */
-    REL_JOIN,    /* left and right, of a join_kind, with a predicate (NULL: none) */
-    /* lateral join: right is a subquery that may use left's columns; the planner's unnesting removes
-     * it */
+    REL_JOIN,    /* join of left and right, by join_kind and predicate (NULL: none) */
+    /* lateral join: right is a subquery that may use left's columns; the planner's unnesting
+     * removes this node */
     REL_APPLY,
-    REL_GROUP,    /* keys and aggregates over left, with new ids; without keys exactly one row */
+    /* one row per group of left: keys and aggregates, with new ids; exactly one row if there are no
+     * keys */
+    REL_GROUP,
     REL_SORT,     /* left in the order of the sort keys; stable */
     REL_LIMIT,    /* LIMIT and OFFSET, per partition if there are partition columns */
-    REL_DISTINCT, /* distinct rows of left: each one's first occurrence, in input order */
+    REL_DISTINCT, /* the first occurrence of each distinct row of left, in input order */
     REL_SETOP,    /* left and right, columns matched by position and given new ids */
     REL_LLM,      /* left, with the result columns of `uses` added */
-    /* left: REL_LLM and REL_FILTER nodes that one operator runs; made by the planner alone */
+    /* left: REL_LLM and REL_FILTER nodes that one operator runs; only the planner creates this
+     * node */
     REL_PIPELINE,
     /* a reference to a CTE: left is computed once for all references with the same number; columns
-     * are matched by position and get ids of this reference's own */
+     * are matched by position and get new ids in each reference */
     REL_SHARED,
     REL_ROW_NUMBER, /* left with an INTEGER column 1, 2, … in input order */
     REL_WINDOW,     /* left with a column per window function; rows keep the input order */
-    /* WITH RECURSIVE: left, then right repeatedly, each time over the rows of the previous round
-     * (REL_WORKING), until a round is empty; columns matched by position and given new ids */
+    /* WITH RECURSIVE: runs left, then runs right repeatedly until a round returns no rows. Each
+     * round reads the rows of the previous round (REL_WORKING). Columns are matched by position and
+     * get new ids. */
     REL_RECURSIVE,
     REL_WORKING, /* rows of the previous round of the REL_RECURSIVE with the same number */
-    /* the part of a LEFT JOIN's ON with LLM calls: left has the candidate pairs, those of one left
-     * row adjacent (equal in column group_id); keeps each pair whose predicate is true, or, if a
-     * left row has none, one row with the columns null_ids set to NULL */
+    /* The part of a LEFT JOIN's ON condition that has LLM calls. left has the candidate pairs; the
+     * pairs of one left row are adjacent and equal in column group_id. Keeps each pair for which
+     * the predicate is true. A left row without such a pair is kept once, with the columns null_ids
+     * set to NULL. */
     REL_OUTER_RESIDUAL
 } rel_kind;
 
@@ -411,8 +423,9 @@ typedef enum join_kind {
     JOIN_SEMI,   /* left rows with a match */
     JOIN_ANTI,   /* left rows without a match */
     JOIN_SINGLE, /* scalar subquery: a LEFT join in which a second match is an error */
-    /* every left row, with a BOOLEAN column mark_id: true if it has a match. With mark_null as IN: NULL
-     * if unknown; else as EXISTS: never NULL */
+    /* Every left row, with a BOOLEAN column mark_id that is true if the row has a match. Without a
+     * match, mark_null (for IN) makes it NULL if the predicate is NULL for a right row. Without
+     * mark_null (for EXISTS) it is never NULL. */
     JOIN_MARK
 } join_kind;
 const char *join_kind_name(join_kind k); /* "inner", "left", … */
@@ -488,8 +501,8 @@ typedef enum frame_exclude {
 
 typedef struct frame_bound {
     bound_kind kind;
-    value
-        offset; /* of PRECEDING and FOLLOWING: an INTEGER, in RANGE frames of the order key's type */
+    /* of PRECEDING and FOLLOWING: an INTEGER; in RANGE frames a value of the order key's type */
+    value offset;
 } frame_bound;
 
 typedef struct window_frame {
@@ -498,8 +511,9 @@ typedef struct window_frame {
     frame_exclude exclude;
 } window_frame;
 
-/* A window function. PARTITION BY is the node's keys [0, npartition), ORDER BY is [npartition, nkeys):
- * functions whose keys are a prefix of the node's share its sort. Ties are in input order. */
+/* A window function of a REL_WINDOW node. Its PARTITION BY is the node's keys [0, npartition), its
+ * ORDER BY the node's keys [npartition, nkeys). So functions whose keys are a prefix of the node's
+ * keys share one sort. Ties are in input order. */
 typedef struct rel_window {
     window_kind kind;
     agg_kind agg; /* of WINDOW_AGGREGATE */
@@ -550,11 +564,12 @@ struct rel {
             expr *predicate;
             int mark_id;
             bool mark_null;
-            /* set by the planner; > 0: range join that produces, per left row, only its first
-             * `first` matches ordered by the right column that the predicate bounds, with ties */
+            /* Set by the planner. > 0: a range join that returns only the first `first` matches of
+             * each left row, and the ties of the last match. Matches are ordered by the right
+             * column that the predicate bounds. */
             int64_t first;
             bool first_descending;
-        } join; /* REL_APPLY too */
+        } join; /* also of REL_APPLY */
         struct {
             int nkeys, naggs;
             rel_expr *keys;
@@ -563,8 +578,8 @@ struct rel {
         struct {
             int nkeys;
             sort_key *keys;
-            /* set by the planner; > 0: top-N, only the first `first` rows are needed, per distinct
-             * value of the partition columns if there are any */
+            /* Set by the planner. > 0: top-N, only the first `first` rows are needed. With
+             * partition columns: the first `first` rows per distinct value of these columns. */
             int64_t first;
             int npartition;
             int *partition; /* column ids */
@@ -605,8 +620,8 @@ struct rel {
             sort_key *keys;
             int nfunctions;
             rel_window *functions;
-            /* set by the planner; > 0: only the first `first` rows of each partition are needed,
-             * with_ties: and all that are equal to the last of them */
+            /* Set by the planner. > 0: only the first `first` rows of each partition are needed.
+             * with_ties: also all rows that tie with the last of these rows. */
             int64_t first;
             bool with_ties;
         } window;
@@ -621,20 +636,20 @@ struct rel {
 
 /* ---- building ------------------------------------------------------------------------------- */
 
-/* Constructors of expressions and relations in arena `a`. A new node points to the given ones and does
- * not change them. Column slots are not yet set. */
+/* Constructors of expressions and relations in arena `a`. A new node points to the nodes passed to
+ * the constructor and does not change them. Column slots are not yet set. */
 expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs);
 expr *expr_literal(arena *a, value v);
 expr *expr_column(arena *a, int id, value_type type, str name);
 expr *expr_op1(arena *a, expr_op op, value_type type, expr *l);
 expr *expr_op2(arena *a, expr_op op, value_type type, expr *l, expr *r);
-/* args[0] op args[1] op … as a balanced tree; args[0] if nargs is 1, NULL if it is 0. */
+/* Returns args[0] op args[1] op … as a balanced tree; args[0] if nargs is 1, NULL if nargs is 0. */
 expr *expr_chain(arena *a, expr_op op, expr **args, int nargs);
 
-/* A node with the columns of `left`; call rel_set_columns once its members are set. */
+/* Returns a node with the columns of `left`. Call rel_set_columns once its members are set. */
 rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right);
-/* Sets the node's columns from its kind, inputs and members. Kinds that give their columns new ids
- * keep the columns they have. */
+/* Sets the node's columns from its kind, inputs and members. Does nothing for kinds whose columns
+ * have ids of their own. */
 void rel_set_columns(arena *a, rel *r);
 const rel_column *rel_column_of(const rel *r, int id); /* NULL: no such column */
 rel *rel_project(arena *a, rel *left, int ncols);      /* the caller fills the columns */
@@ -644,10 +659,10 @@ rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
 /* Invariants that the binder establishes and the planner keeps:
  *   WHERE a AND b is one REL_FILTER per conjunct, in written order; the REL_LLM of a conjunct's calls
  *   is directly below its filter.
- *   A REL_JOIN predicate contains no LLM call: in an INNER JOIN it became a filter above the join, in
- *   a LEFT JOIN a REL_OUTER_RESIDUAL.
- *   llm_use.guard expresses the conditions of CASE, of AND and OR inside a conjunct, of
- *   COALESCE/IFNULL/IIF and of FILTER, but not the preceding conjuncts. */
+ *   A REL_JOIN predicate contains no LLM call: a condition with a call is a filter above an INNER
+ *   JOIN, or the REL_OUTER_RESIDUAL of a LEFT JOIN.
+ *   llm_use.guard contains the conditions of CASE, of AND and OR inside a conjunct, of
+ *   COALESCE/IFNULL/IIF and of FILTER. It does not contain the preceding conjuncts of WHERE. */
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
@@ -670,7 +685,7 @@ typedef struct row_check {
     str text; /* as written, for the error message */
 } row_check;
 
-/* Bit set of what CLEAR CACHE deletes. */
+/* Bit set of the caches that CLEAR CACHE deletes. */
 typedef enum clear_what {
     CLEAR_KV = 1,
     CLEAR_ANSWERS = 2,
@@ -682,7 +697,7 @@ typedef enum conflict_action { CONFLICT_FAIL, CONFLICT_NOTHING, CONFLICT_UPDATE 
 typedef struct sql_stmt sql_stmt;
 struct sql_stmt {
     stmt_kind kind;
-    str text; /* this statement alone, for history and messages */
+    str text; /* the text of this statement alone, for history and messages */
     /* The rows that the statement reads or writes, by its kind:
      *   SELECT, COPY TO, CREATE TABLE AS, WARM: the query's rows
      *   INSERT: all columns of the table in its order, cast
@@ -690,26 +705,27 @@ struct sql_stmt {
      *   DELETE: rowid; for RETURNING also all columns */
     rel *query;
     int ncalls;
-    llm_call **calls;   /* all LLM calls of `query` */
-    bool compares_null; /* has a comparison such as x = NULL, which is never true: warn */
-    int next_id;        /* first unused column id; the planner allocates from here */
-    int next_share;     /* first unused number of a REL_SHARED */
+    llm_call **calls; /* all LLM calls of `query` */
+    /* contains a comparison that is never true, such as x = NULL; causes a warning */
+    bool compares_null;
+    int next_id;    /* first unused column id; the planner allocates from here */
+    int next_share; /* first unused number of a REL_SHARED */
 
     /* INSERT, UPDATE, DELETE, COPY FROM, ALTER, ANALYZE (NULL: all tables) */
     const table_def *table;
     int nchecks;
     row_check *checks; /* CHECK constraints of `table`, for INSERT, UPDATE, COPY */
-    expr **defaults;   /* COPY FROM: per table column; NULL: the default is NULL */
+    expr **defaults;   /* COPY FROM: per table column; NULL: the column has no DEFAULT */
     conflict_action on_conflict;
     int nconflict;
     int *conflict_columns;
-    /* DO UPDATE SET: new value per table column; NULL: unchanged. Slots: existing row [0, n), excluded
-     * row [n, 2n) */
+    /* DO UPDATE SET: new value per table column; NULL: unchanged. Slots: the existing row has [0,
+     * n), the excluded row [n, 2n). */
     expr **conflict_set;
     expr *conflict_where;
-    bool update_from; /* UPDATE … FROM: a row that `query` has twice is an error */
-    /* RETURNING, evaluated on each written row; slots: 0 rowid, [1, n] the table's columns, then the
-     * extra columns of `query` */
+    bool update_from; /* UPDATE … FROM: a target row that `query` returns twice is an error */
+    /* RETURNING, evaluated on each written row. Slots: 0 is the rowid, [1, n] are the table's
+     * columns; the extra columns of `query` follow. */
     int nreturning;
     expr **returning;
     rel_column *returning_cols;
@@ -749,15 +765,16 @@ typedef struct bind_env {
     const settings *settings;
     const rel_column *(*system_table)(void *ctx, str name, int *ncols); /* NULL: no such table */
     void *ctx;                                                          /* passed to system_table */
-    str *
-        variables; /* nvariables pairs of name and value; :name is replaced by the value as literal */
+    /* nvariables pairs of name and value; :name is replaced by its value as a literal */
+    str *variables;
     int nvariables;
     const atomic_bool *cancel; /* aborts reading the first records of a pipe; may be NULL */
 } bind_env;
 
-/* Finds the end of the first statement in `text`: *length is its bytes including the `;`. Returns
- * false if it is incomplete (ends inside a string, comment or parenthesis, or without `;`): the shell
- * then reads another line. *empty is set if it consists of blanks and comments. */
+/* Finds the end of the first statement in `text`: *length is its length in bytes, the `;` included.
+ * Returns false if the statement is incomplete (ends inside a string, comment or parenthesis, or
+ * without `;`): the shell then reads another line. *empty is set if it consists only of blanks and
+ * comments. */
 bool sql_statement_end(str text, size_t *length, bool *empty);
 
 /* A parsed statement: its syntax tree, and properties that follow from the tree alone. */
@@ -769,7 +786,7 @@ typedef struct sql_tree {
      * statement. */
     bool writes;
     bool calls_model;    /* contains LLM calls, not counting those in the views it reads */
-    bool mentions_rowid; /* a column is named rowid, in any case */
+    bool mentions_rowid; /* a column reference is named rowid, in upper or lower case */
 } sql_tree;
 
 /* Parses the single statement in `text` (with or without `;`); the tree points into the text. Errors:
@@ -779,16 +796,16 @@ int sql_parse(str text, arena *a, sql_tree *out, err *e);
  * is unchanged and may be bound again, to another catalog. */
 int sql_bind(const sql_tree *tree, const bind_env *env, arena *a, sql_stmt **out, err *e);
 #ifdef KVASIR_TEST_MODELS
-/* Numbers of texts parsed and of binder passes in this process, for tests. */
+/* Number of texts parsed and number of binder passes in this process, for tests. */
 extern atomic_uint sql_parsed, sql_bound;
 #endif
 /* sql_parse followed by sql_bind. */
 int sql_bind_text(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
 
-/* Line and column (both from 1) of byte offset `pos`. */
+/* Computes the line and column (both counted from 1) of byte offset `pos`. */
 void sql_error_place(str text, int pos, int *line, int *column);
-/* Appends the line of the error with a caret under its position, as the shell prints it; a long line is
- * cut to fit `columns` terminal cells, at most 80. */
+/* Appends the line of `text` that has the error, with a caret under the error's position, as the
+ * shell prints it. A long line is cut to fit `columns` terminal cells, at most 80. */
 void sql_error_caret(str text, const err *e, int columns, buf *out);
 
 /* Token classes, for highlighting and completion. */
@@ -807,8 +824,8 @@ typedef enum token_class {
 size_t sql_token(str text, size_t at, token_class *out);
 
 bool window_frame_equal(const window_frame *a, const window_frame *b);
-/* Appends a window function as "lag(x, 1) over (partition by a order by b desc rows …)", the part from
- * `over` on only if `spec`. `keys` are those of its REL_WINDOW. */
+/* Appends a window function as "lag(x, 1) over (partition by a order by b desc rows …)"; without
+ * `spec`, the part from `over` on is omitted. `keys` are the keys of its REL_WINDOW. */
 void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out);
 void sort_key_print(const sort_key *k, buf *out); /* x desc nulls last; defaults omitted */
 /* Appends `before` and the n keys separated by commas; nothing if n is 0. */

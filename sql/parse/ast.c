@@ -2,8 +2,9 @@
  * ast.c - constructors of the syntax tree, called by the grammar.
  *
  * Invariant: every node has its span of text and its depth; a node deeper than AST_MAX_DEPTH ends the
- * parse with ERR_LIMIT. Interpretation is the binder's, except where the spelling decides it: values
- * of literals, flat chains of AND, OR and ||, negated operators such as NOT IN.
+ * parse with ERR_LIMIT. The binder interprets the tree. Only what the spelling determines is
+ * interpreted here: values of literals, flat chains of AND, OR and ||, negated operators such as
+ * NOT IN.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,7 +48,7 @@ bool option_switch(const copy_option *o, bool *on) {
 
 /* ---- names and texts ------------------------------------------------------------------------- */
 
-/* The text between the quotes, with doubled quotes reduced to one. */
+/* Returns the text between the quotes, with doubled quotes reduced to one. */
 static str unquote(arena *a, str s) {
     char quote = s.p[0];
     str inner = {s.p + 1, s.n - 2};
@@ -246,8 +247,8 @@ node *node_unary(parser *p, expr_op op, token at, node *x) {
     return n;
 }
 
-/* a AND b AND c is one node with three args. Only a chain written without parentheses is extended, so
- * that its span never shrinks. */
+/* Makes a AND b AND c one node with three args. Only a chain written without parentheses is
+ * extended, so that its span never shrinks. */
 node *node_binary(parser *p, expr_op op, node *a, node *b) {
     bool chain = op == OP_AND || op == OP_OR || op == OP_CONCAT;
     if (chain && a->kind == NODE_OP && a->op == op && a->nargs >= 2) {
@@ -283,7 +284,8 @@ node *node_is(parser *p, bool negated, node *x, node *y) {
     return node_binary(p, negated ? OP_IS_NOT : OP_IS, x, y);
 }
 
-/* The binder turns a row comparison into a tree as deep as the row is long. */
+/* Maximum number of values in a row. The binder turns a comparison of rows into a tree whose depth
+ * is the number of values. */
 enum { MOST_IN_ROW = 64 };
 
 node *node_row(parser *p, token open, node *first, const list *rest, token close) {
@@ -304,7 +306,6 @@ node *node_between(parser *p, bool negated, node *x, node *low, node *high) {
     return node_not(p, negated, n);
 }
 
-/* Sets a node's subquery. */
 static void set_query(parser *p, node *n, query *q) {
     n->query = q;
     q->text = slice_of(p, q->pos, q->pos + q->len);
@@ -529,7 +530,8 @@ query *query_paren(query *q, token open, token close) {
     return q;
 }
 
-/* a UNION ALL b UNION ALL c is one chain of three terms and adds only one level of depth. */
+/* True if q is a UNION ALL that can take another term: a UNION ALL b UNION ALL c is one chain of
+ * three terms and adds only one level of depth. */
 static bool is_chain(const query *q) {
     return q->kind == QUERY_SETOP && q->op == SETOP_UNION_ALL && !q->with.n && !q->order_by.n &&
            !q->limit && !q->offset;
@@ -555,8 +557,8 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     return q;
 }
 
-/* The query to which an outer ORDER BY, LIMIT or WITH is added: q, or, if q has its own in parentheses,
- * a new query around it. */
+/* Returns the query to which an outer ORDER BY, LIMIT or WITH is added. This is q, or a new query
+ * around q if q already has an ORDER BY or LIMIT. */
 static query *query_wrap(parser *p, query *q) {
     if (!q->order_by.n && !q->limit && !q->offset)
         return q;

@@ -39,7 +39,7 @@ typedef struct node node;
 typedef struct window_spec window_spec;
 
 typedef enum node_kind {
-    NODE_LITERAL,  /* literal; digits: a number as written, to negate the least INTEGER exactly */
+    NODE_LITERAL,  /* literal; digits: text of a number, to negate the minimum INTEGER exactly */
     NODE_VARIABLE, /* name */
     NODE_COLUMN,   /* qualifier.name */
     NODE_STAR,     /* qualifier.* or * */
@@ -47,9 +47,9 @@ typedef enum node_kind {
     NODE_OP,       /* op over args; AND, OR, CONCAT have two or more */
     NODE_ROW,      /* (args): a row of two or more values */
     NODE_BETWEEN,  /* args: x, low, high; negated */
-    NODE_IN,       /* args: x, items…, or args: x and query; negated */
+    NODE_IN,       /* args: x, items…; or args: x, with query; negated */
     NODE_EXISTS,   /* query */
-    NODE_SUBQUERY, /* query: a scalar */
+    NODE_SUBQUERY, /* query: a scalar subquery */
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
     NODE_CALL,     /* name(args); distinct, star, order_by, filter, over */
@@ -88,7 +88,7 @@ struct node {
     window_spec *over;
     query *query;
     value_type type;
-    ident *names; /* NODE_LLM: alias of each argument; absent: none */
+    ident *names; /* NODE_LLM: alias of each argument; absent if it has none */
     list options; /* NODE_LLM: of llm_option* */
     llm_type returns;
     const expr *bound;
@@ -104,7 +104,7 @@ typedef struct order_item {
     bool descending, nulls_given, nulls_first;
 } order_item;
 
-/* A frame's bound; offset: for PRECEDING and FOLLOWING. */
+/* A bound of a frame; `offset` is set only for PRECEDING and FOLLOWING. */
 typedef struct bound_spec {
     bound_kind kind;
     node *offset;
@@ -121,7 +121,7 @@ typedef struct frame_spec {
 /* The window after OVER, or after AS in the WINDOW clause. */
 struct window_spec {
     bool is_name;      /* OVER base, without parentheses */
-    ident base;        /* the named window that it uses or extends; absent: none */
+    ident base;        /* named window that this one uses or extends; may be absent */
     list partition_by; /* of node* */
     list order_by;     /* of order_item* */
     frame_spec *frame; /* NULL: the default frame */
@@ -151,7 +151,7 @@ struct from_item {
     from_item *left, *right;
     node *on;
     list using_columns; /* of ident* */
-    ident natural;      /* the word NATURAL; absent: not written */
+    ident natural;      /* the word NATURAL; absent if not written */
 };
 
 /* AS [NOT] MATERIALIZED */
@@ -162,7 +162,7 @@ typedef struct cte {
     ident name;
     list columns; /* of ident* */
     query *query;
-    bool recursive; /* after WITH RECURSIVE: it may refer to itself */
+    bool recursive; /* written in WITH RECURSIVE: the query may refer to this CTE */
 } cte;
 
 typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
@@ -170,7 +170,7 @@ typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
 struct query {
     query_kind kind;
     int pos, len;
-    str text; /* of a subquery in an expression: GROUP BY compares it as text */
+    str text; /* text of a subquery in an expression, which GROUP BY compares */
     int depth;
     list with; /* of cte* */
     bool distinct;
@@ -183,7 +183,7 @@ struct query {
     node *qualify;
     list rows; /* QUERY_VALUES: of list* of node* */
     set_op op;
-    list terms;    /* QUERY_SETOP: of query*; two, or all of a UNION ALL chain */
+    list terms;    /* QUERY_SETOP: of query*; two terms, or all terms of a UNION ALL chain */
     list order_by; /* of order_item* */
     node *limit, *offset;
 };
@@ -217,7 +217,7 @@ typedef struct assignment {
 
 typedef struct copy_option {
     ident name;
-    node *value; /* NULL: a bare word */
+    node *value; /* NULL: the option is a word without a value */
 } copy_option;
 
 typedef enum ast_kind {
@@ -244,7 +244,7 @@ typedef enum ast_kind {
     AST_EXPLAIN,
     AST_ANALYZE,
     AST_CLEAR_CACHE,
-    AST_WARM, /* and PIN */
+    AST_WARM, /* WARM and PIN */
     AST_UNPIN
 } ast_kind;
 
@@ -284,27 +284,29 @@ typedef struct parser {
     err *error;
     bool failed;
     ast *result;
-    token last, previous; /* the current token and the one before it */
+    token last, previous; /* the current token and the token before it */
     int last_code, previous_code;
     token first; /* first token of the statement */
     int end;     /* end offset of its last token, ignoring semicolons */
     bool mentions_rowid, calls_model;
 } parser;
 
-/* foreign_syntax.c: a hint if token `at` is unexpected but valid in another dialect; else NULL. */
+/* foreign_syntax.c: returns a hint if token `at` is unexpected but valid in another dialect; else
+ * NULL. */
 const char *foreign_syntax_hint(const parser *p, int code, token at);
 
 /* parse.c: parses a single expression (a DEFAULT or CHECK stored in the catalog). */
 int sql_parse_expr(str text, arena *mem, node **out, err *e);
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected);
 
-/* lex.re: returns the code of the token at text[at] and its length: 0 at the end, TK_SPACE or
- * TK_COMMENT for text that the parser skips, TK_ILLEGAL with *problem set to the error otherwise. */
+/* lex.re: returns the code of the token at text[at] and sets *length. The code is 0 at the end of
+ * the text, and TK_SPACE or TK_COMMENT for text that the parser skips. It is TK_ILLEGAL for invalid
+ * text, with *problem set to the error. */
 int sql_lex(str text, size_t at, size_t *length, const char **problem);
 enum { TK_SPACE = 1000, TK_COMMENT, TK_ILLEGAL };
 
-/* ast.c: sets *on to the option's value, true if it has none. Returns false if the value is neither on
- * nor off. */
+/* ast.c: sets *on to the option's value; an option without a value is on. Returns false if the
+ * value is neither on nor off. */
 bool option_switch(const copy_option *o, bool *on);
 
 /* ---- ast.c: constructors that the grammar calls ---------------------------------------------- */
@@ -340,7 +342,7 @@ node *node_call_star(parser *p, token name, token end);
 node *node_ordered(parser *p, node *call, const list *order_by);
 node *node_filter(parser *p, node *call, node *condition, token end);
 node *node_over(parser *p, node *call, window_spec *over);
-/* base: NULL if there is none; the lists and the frame may be NULL. */
+/* `base`, the lists and `frame` are NULL if not written. */
 window_spec *window_new(parser *p, token *base, list *partition_by, list *order_by,
                         frame_spec *frame);
 window_spec *window_named(parser *p, token name);
@@ -397,7 +399,7 @@ void parser_fail(parser *p, err_code code, int pos, int len, const char *format,
 /* grammar.y */
 void *sql_grammarAlloc(void *(*allocate)(size_t));
 void sql_grammarFree(void *parser_, void (*release)(void *));
-int sql_grammarFallback(int code); /* TK_ID for a keyword that can be a name, else 0 */
+int sql_grammarFallback(int code); /* returns TK_ID for a keyword that can be a name, else 0 */
 void sql_grammar(void *parser_, int code, token t, parser *p);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * foreign_syntax.c - hints for syntax of other SQL dialects: what to write here instead.
  *
- * Only adds the hint: the parser has already reported a syntax error and its position.
+ * It only chooses the hint; the parser reports the syntax error and its position.
  */
 #include "ast_int.h"
 #include "grammar.h"
@@ -11,9 +11,9 @@ enum { ANY_CODE = -1 };
 static const struct {
     const char *start; /* first word of the statement; NULL: any */
     int previous;      /* code of the token before the unexpected one; 0: none */
-    const char *word;  /* its text; NULL: any */
+    const char *word;  /* text of the token before; NULL: any */
     int code;          /* code of the unexpected token */
-    const char *at;    /* its text; NULL: any */
+    const char *at;    /* text of the unexpected token; NULL: any */
     const char *hint;
 } patterns[] = {
     {NULL, TK_ID, "TOP", TK_NUMBER, NULL, "write LIMIT n at the end of the statement"},

@@ -1,8 +1,9 @@
 /*
  * grammar.y - the SQL grammar, for lemon. Its actions only call the constructors of ast.c.
  *
- * The words listed as %fallback are keywords only where the grammar accepts them, and names elsewhere. FILTER, OVER,
- * QUALIFY and WINDOW are names unless parse.c finds their syntax around them. All other keywords are reserved.
+ * The words listed as %fallback are keywords only where the grammar accepts them, and names
+ * elsewhere. FILTER, OVER, QUALIFY and WINDOW are keywords only if parse.c finds the tokens around
+ * them that their syntax requires. All other keywords are reserved.
  * The binder resolves names and types.
  */
 %name sql_grammar
@@ -194,7 +195,8 @@ table_body(A) ::= table_body(A) COMMA constraint_name UNIQUE column_list(L). {
 table_body(A) ::= table_body(A) COMMA constraint_name CHECK LP expr(X) RP. {
     check_spec *c = ARENA_NEW(p->mem, check_spec);
     c->value = X;
-    c->sql = slice_of(p, X->pos, X->pos + X->len); /* without a trailing comment, which may lack its line end */
+    /* omits a trailing comment: its line end may be missing */
+    c->sql = slice_of(p, X->pos, X->pos + X->len);
     list_add(p->mem, &A->checks, c);
 }
 constraint_name ::= .
@@ -237,7 +239,7 @@ column_spec(A) ::= column_spec(A) REFERENCES(T) name column_list_opt. {
     parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "foreign keys are not supported");
 }
 
-/* A type's name; a width as in VARCHAR(20) is accepted and ignored. */
+/* A type name. A width as in VARCHAR(20) is accepted and ignored. */
 %type type {ident}
 %type type_name {token}
 type_name(A) ::= ID|STRINGNAME(X). { A = X; }
@@ -588,7 +590,8 @@ qualify_opt(A) ::= QUALIFY expr(X). { A = X; }
 %type window {window_spec *}
 %type window_order {list *}
 %type frame_opt {frame_spec *}
-/* No empty rule may precede a keyword that can be a name: the parser would take it as a name. */
+/* No empty rule may precede a keyword that can be a name: the parser would read the keyword as a
+ * name. */
 window(A) ::= frame_opt(F). { A = window_new(p, NULL, NULL, NULL, F); }
 window(A) ::= ORDER BY order_list(O) frame_opt(F). { A = window_new(p, NULL, NULL, O, F); }
 window(A) ::= PARTITION BY expr_list(P) window_order(O) frame_opt(F). { A = window_new(p, NULL, P, O, F); }

@@ -1,13 +1,15 @@
 /*
- * lex.re - the lexer, for re2c: splits text into tokens without allocating. Keywords are looked up in keywords.c.
+ * lex.re - the lexer, for re2c: splits text into tokens without allocating. Keywords are looked
+ * up in keywords.c.
  *
- * Invariant: it never reads at or past `limit`, where it sees NUL, so the text needs no terminator.
+ * Invariant: it reads no byte at or after `limit` and sees a NUL there, so the text needs no
+ * terminator.
  */
 #include "parse/ast_int.h"
 #include "grammar.h"
 
-/* Returns the end of a comment whose opening slash and star precede `at`, or NULL if it is unterminated. Comments
- * nest. */
+/* Returns the end of a comment, or NULL if it is unterminated. `at` is the position after its
+ * opening slash and star. Comments nest. */
 static const unsigned char *skip_comment(const unsigned char *at, const unsigned char *limit) {
     int depth = 1;
     while (at + 1 < limit) {

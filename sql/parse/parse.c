@@ -1,6 +1,6 @@
 /*
- * parse.c - the parser's driver: feeds the lexer's tokens to the grammar and words syntax errors with
- * position and hint.
+ * parse.c - the parser's driver: feeds the lexer's tokens to the grammar and reports syntax errors
+ * with position and hint.
  *
  * Invariant: only the first error is reported; the parser gets no token after it.
  */
@@ -16,7 +16,8 @@ enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* The clause keyword that a word accepted as an alias misspells (FORM, WEHRE, GRUOP), or NULL. */
+/* Returns the clause keyword that `word` may misspell (FORM, WEHRE, GRUOP), or NULL. The grammar
+ * may have accepted such a word as an alias. */
 static const char *clause_nearest(str word) {
     static const char *const clauses[] = {
         "FROM",  "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT",     "JOIN",   "LEFT",
@@ -26,7 +27,8 @@ static const char *clause_nearest(str word) {
     return str_nearest(word, clauses, BASE_COUNT(clauses));
 }
 
-/* The nearest of the keywords that the grammar accepts here, else the nearest of all keywords. */
+/* Returns the keyword nearest to the word: a keyword that the grammar accepts here; if none is
+ * near, a clause keyword; else any keyword. NULL if no keyword is near. */
 static const char *nearest(str word, const int *expected, int nexpected) {
     const char *near_ones[256];
     size_t n = 0;
@@ -41,7 +43,8 @@ static const char *nearest(str word, const int *expected, int nexpected) {
     return found ? found : keyword_nearest(word);
 }
 
-/* Hints "expected ON or USING" if at most FEW tokens are possible; returns whether it did. */
+/* Adds a hint such as "expected ON or USING" if at most FEW tokens are possible. Returns true if it
+ * added the hint. */
 static bool hint_expected(err *e, const int *expected, int nexpected) {
     enum { FEW = 4 };
     const char *words[FEW];
@@ -75,7 +78,8 @@ static bool ends_value(int code) {
     return code == TK_ID || code == TK_STRING || code == TK_NUMBER || code == TK_RP;
 }
 
-/* Two adjacent values lack a comma; anything else, where a ) is accepted, may lack the ). */
+/* Hints at a missing comma between two adjacent values; otherwise at a missing ), if the grammar
+ * accepts a ) here. */
 static void hint_missing(parser *p, int code, const int *expected, int nexpected) {
     bool closing = false;
     for (int i = 0; i < nexpected; i++)
@@ -86,7 +90,7 @@ static void hint_missing(parser *p, int code, const int *expected, int nexpected
         err_hint(p->error, "close the open ( with )");
 }
 
-/* Two-letter words are near too many keywords; only these two are guessed. */
+/* A word of two letters is near too many keywords; only YB and NO (for BY and ON) are corrected. */
 static bool worth_guessing(token t) {
     return t.len > 2 || (t.len == 2 && (str_equal_nocase(t.text, STR("yb")) ||
                                         str_equal_nocase(t.text, STR("no"))));
@@ -124,7 +128,8 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         place = p->previous;
     else if (code == TK_ID && worth_guessing(at))
         meant = nearest(at.text, expected, nexpected);
-    if (code == 0 && !meant) /* right after the last token: the text may end lines below it */
+    /* points right after the last token, because line breaks may follow it */
+    if (code == 0 && !meant)
         err_set_at(p->error, ERR_SYNTAX, p->previous.pos + p->previous.len, 0,
                    "unexpected end of the statement");
     else
@@ -150,7 +155,7 @@ static void feed(parser *p, void *machine, int code, token t) {
         p->end = t.pos + t.len;
 }
 
-/* Counts open parentheses; fails, returning true, if they are too many. */
+/* Counts open parentheses in *open. Returns true, with an error, if there are too many. */
 static bool nested_too_deep(parser *p, int code, token t, int *open) {
     if (code == TK_LP && ++*open > MAX_OPEN_PARENTHESES) {
         parser_fail(p, ERR_LIMIT, t.pos, t.len, "parentheses are nested more than %d deep",
@@ -162,7 +167,7 @@ static bool nested_too_deep(parser *p, int code, token t, int *open) {
     return false;
 }
 
-/* The code of the next token other than blanks and comments; *at moves past it. */
+/* Returns the code of the next token, skipping blanks and comments. Moves *at past the token. */
 static int peek(const parser *p, size_t *at) {
     for (;;) {
         size_t length = 0;
@@ -196,7 +201,8 @@ static bool ends_clause(int code) {
            code == TK_FALSE || code == TK_BLOB || code == TK_VARIABLE;
 }
 
-/* True if a number or variable follows, in parentheses or not: an alias has none after it. */
+/* True if a number or variable comes next, with or without a ( before it. Neither can come after an
+ * alias. */
 static bool number_follows(const parser *p, size_t at) {
     int next = peek(p, &at);
     if (next == TK_LP)
@@ -204,9 +210,10 @@ static bool number_follows(const parser *p, size_t at) {
     return next == TK_NUMBER || next == TK_VARIABLE;
 }
 
-/* The code of a token by its context. OVER, FILTER, WINDOW and QUALIFY are keywords only between the
- * tokens that their syntax requires, as in sqlite3, else names (and aliases without AS). OFFSET is
- * the clause, not an alias, if a number follows. `at` is the position after the word. */
+/* Returns the code of a token in its context. OVER, FILTER, WINDOW and QUALIFY are keywords only
+ * between the tokens that their syntax requires, as in sqlite3; elsewhere they are names (and
+ * aliases without AS). OFFSET cannot be an alias if a number follows. `at` is the position after
+ * the word. */
 static int keyword_in_context(const parser *p, int code, size_t at) {
     bool called = p->previous_code == TK_RP;
     if (code == TK_OFFSET)

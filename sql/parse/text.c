@@ -1,5 +1,6 @@
 /*
- * text.c - statements as text: end of a statement, token classes, and an error's line with a caret.
+ * text.c - functions on the text of statements: end of a statement, token classes, and an error's line
+ * with a caret.
  *
  * It uses only the lexer, so it also works on text that cannot be parsed. Positions are byte offsets,
  * columns are terminal cells.
@@ -86,8 +87,8 @@ void sql_error_place(str text, int pos, int *line, int *col) {
     *col = (int)utf8_length((str){text.p + start, at - start}) + 1;
 }
 
-/* Appends s with each control character as one blank, so that the caret is at the right column on any
- * terminal. */
+/* Appends s with each control character replaced by one blank, so that the caret is in the right
+ * column on any terminal. */
 static void append_flat(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++)
         buf_append_char(out, (unsigned char)s.p[i] < ' ' || s.p[i] == 127 ? ' ' : s.p[i]);
@@ -101,7 +102,7 @@ static int flat_width(str s) {
     return width;
 }
 
-/* The first byte of a character at or after `at`. */
+/* Returns the offset of the first character that starts at or after `at`. */
 static size_t next_start(str s, size_t at) {
     while (at < s.n && ((unsigned char)s.p[at] & 0xc0) == 0x80)
         at++;

@@ -117,7 +117,8 @@ expr *expr_op1(arena *a, expr_op op, value_type type, expr *l) {
     return x;
 }
 
-/* Balanced, so that 10,000 conjuncts are 14 levels deep; evaluation is still from left to right. */
+/* The tree is balanced, so that 10,000 conjuncts are only 14 levels deep. Operands are still
+ * evaluated from left to right. */
 expr *expr_chain(arena *a, expr_op op, expr **args, int nargs) {
     if (nargs == 0)
         return NULL;

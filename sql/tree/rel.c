@@ -39,7 +39,8 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
     r->ncols = left->ncols + nmore;
 }
 
-/* The column of a use's answer or probability; one that the node already has keeps its name. */
+/* Returns the column of a use's answer or probability. A column with this id that the node already
+ * has is kept unchanged. */
 static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob) {
     int id = prob ? u->prob_id : u->out_id;
     const rel_column *had = rel_column_of(r, id);
@@ -105,7 +106,7 @@ void rel_set_columns(arena *a, rel *r) {
         take_columns(a, r, &number, 1);
         return;
     default:
-        return; /* their columns have new ids */
+        return; /* kinds whose columns have ids of their own */
     }
 }
 
@@ -353,7 +354,8 @@ void rel_settle(rel *r, int at, value_type type) {
     case REL_DISTINCT:
     case REL_LLM:
     case REL_WINDOW:
-        r->cols[at].type = TYPE_NULL; /* the array may be the child's own */
+        /* the child may share this array, and rel_settle skips a column with a type */
+        r->cols[at].type = TYPE_NULL;
         if (at < r->left->ncols)
             rel_settle(r->left, at, type);
         r->cols[at].type = type;

@@ -1,6 +1,6 @@
 /*
- * tree_int.h - constructors and walks of bound trees for the binder; those that the planner also
- * uses are in sql.h.
+ * tree_int.h - constructors and walks of bound trees for the binder. Functions that the planner
+ * uses too are in sql.h.
  */
 #ifndef KVASIR_TREE_INT_H
 #define KVASIR_TREE_INT_H
@@ -11,7 +11,7 @@
 
 expr *expr_and(arena *a, expr *l, expr *r); /* either may be NULL */
 expr *expr_cast(arena *a, expr *from, value_type type);
-expr *expr_at(expr *x, int pos, int len); /* x, with this span */
+expr *expr_at(expr *x, int pos, int len); /* sets the span of x; returns x */
 bool expr_is_null(const expr *x);
 
 /* ---- rel.c ----------------------------------------------------------------------------------- */
@@ -31,16 +31,18 @@ rel *rel_shared(arena *a, rel *left, int number);
 rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct);
 
 typedef struct rel_visit {
-    void (*on_expr)(struct rel_visit *v, expr **x);  /* may replace *x; NULL: no call */
-    void (*on_use)(struct rel_visit *v, llm_use *u); /* NULL: no call */
+    void (*on_expr)(struct rel_visit *v, expr **x);  /* may replace *x; may be NULL */
+    void (*on_use)(struct rel_visit *v, llm_use *u); /* may be NULL */
     void *ctx;
-    uint64_t seen[16]; /* bit set of shared relations already visited; larger numbers may repeat */
+    /* bit set of shared relations already visited; those with larger numbers may be visited
+     * again */
+    uint64_t seen[16];
 } rel_visit;
-/* Calls the visitor for every expression and LLM use of the tree, for those of a shared relation
+/* Calls the visitor for every expression and LLM use of the tree. A shared relation is visited only
  * once. */
 void rel_walk(rel *r, rel_visit *v);
-/* Gives a column whose values are all NULL its type, once the context determines it; _all: TEXT for
- * every column that still has none. */
+/* rel_settle sets the type of a column whose values are all NULL, once the context determines it.
+ * rel_settle_all sets every column that has no type to TEXT. */
 void rel_settle(rel *r, int column, value_type type);
 void rel_settle_all(rel *r);
 

@@ -25,8 +25,8 @@ static const function_result results[FUNC_COUNT] = {
 #undef FUNCTION_RESULT
 };
 
-/* In this order: scalars, by function_id; window functions, by window_kind; aggregates; model
- * functions; the table function. */
+/* Sorted by class: scalars by function_id, window functions by window_kind, aggregates, model
+ * functions, the table function. */
 static const function_info infos[] = {
 #define FUNCTION_INFO(id, name, low, high, letters, result, volatile_, signature, help)            \
     {name, low, high, volatile_, FUNCTION_SCALAR, signature, help},
@@ -62,7 +62,7 @@ static const function_info infos[] = {
      "in FROM: one column with the whole numbers from first to last"},
 };
 
-/* Names of the same functions in other databases. */
+/* Names that other databases use for functions that exist here. */
 static const struct {
     const char *name;
     function_id id;
@@ -72,7 +72,7 @@ static const struct {
     {"btrim", FUNC_TRIM},       {"chr", FUNC_CHAR_},          {"ascii", FUNC_UNICODE},
 };
 
-/* Functions of other databases and their equivalents here, for hints. */
+/* Functions of other databases that do not exist here, and what to write instead, for hints. */
 static const struct {
     const char *name, *instead;
 } foreign[] = {

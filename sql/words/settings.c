@@ -87,7 +87,7 @@ static bool parse_bytes(str s, int64_t *out) {
     return false;
 }
 
-/* The index of `s` in 'a|b|c', or -1. */
+/* Returns the index of `s` in 'a|b|c', or -1. */
 static int word_index(const char *words, str s) {
     str rest = str_from(words);
     for (int index = 0; rest.n; index++)
@@ -115,7 +115,7 @@ static int none_of_words(size_t i, str text, err *e) {
 static int set_word(settings *s, size_t i, str text, err *e) {
     bool on;
     int index = word_index(infos[i].words, text);
-    if (index < 0 && parse_boolean(value_text(text), &on) && !on) /* SET psm = false */
+    if (index < 0 && parse_boolean(value_text(text), &on) && !on) /* SET psm = false means off */
         index = word_index(infos[i].words, STR("off"));
     if (index < 0)
         return none_of_words(i, text, e);
@@ -152,7 +152,7 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
         *(bool *)member(s, i) = on;
         return 0;
     case SETTING_INTEGER:
-        /* A seed may be any integer; the others are counts that must fit an int. */
+        /* A seed may be any integer; the other INTEGER settings are counts that must fit an int. */
         if (!parse_integer(text, &integer) ||
             ((integer < 0 || integer > INT32_MAX) && strcmp(infos[i].name, "seed") != 0))
             return wrong(i, text, "use a whole number from 0 to 2147483647", e);

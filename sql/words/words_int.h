@@ -26,12 +26,12 @@ function_instead(str name); /* what to write for another database's function; NU
 
 /* ---- keywords.c ------------------------------------------------------------------------------ */
 
-/* The token code of a keyword; 0: the word is not a keyword. */
+/* Returns the token code of a keyword; 0 if the word is not a keyword. */
 int keyword_code(str word);
-/* The name of a token in messages; NULL: it has none. */
+/* Returns the name of a token for messages, or NULL if it has none. */
 const char *keyword_name(int code);
-bool keyword_is_operator(int code); /* operators and punctuation */
-/* The nearest keyword, or NULL. */
+bool keyword_is_operator(int code); /* true for operators and punctuation */
+/* Returns the nearest keyword, or NULL. */
 const char *keyword_nearest(str word);
 
 #endif
