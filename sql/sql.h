@@ -3,14 +3,14 @@
  *
  *   text --sql_parse--> syntax tree (private) --sql_bind--> sql_stmt of `rel`s
  *
- * A bound query is relational algebra over *column ids*: every column that a node produces has an id
- * unique in the statement, and expressions name columns by id, never by position. A planner rule can
- * therefore move a node without rewriting the nodes above it. The planner resolves ids to positions
- * last.
+ * A bound query is relational algebra over *column ids*: every column that a node produces has an
+ * id unique in the statement, and expressions name columns by id, never by position. A planner rule
+ * can therefore move a node without rewriting the nodes above it. The planner resolves ids to
+ * positions last.
  *
  * Ownership: a bound statement points into its arena, its text and the catalog it was bound to; all
- * three must outlive it. Bound trees are plain data that planner and exec read. The planner may share
- * and rebuild nodes, but never changes an `expr` or an `llm_call` in place.
+ * three must outlive it. Bound trees are plain data that planner and exec read. The planner may
+ * share and rebuild nodes, but never changes an `expr` or an `llm_call` in place.
  */
 #ifndef KVASIR_SQL_H
 #define KVASIR_SQL_H

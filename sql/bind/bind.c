@@ -32,7 +32,7 @@ static bool is_rule(const ast *a) {
     return a->name2.name.n && str_equal_nocase(a->name.name, STR("rule"));
 }
 
-/* Sets the value on a copy of the settings, so that an error gets a position. */
+/* Sets the value on a copy of the settings, so that the error for a wrong value has a position. */
 static int try_setting(binder *b, const ast *a, const sql_stmt *s) {
     settings copy = {0};
     err problem = {0};
@@ -111,7 +111,7 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
     return s->name.n ? known_setting(b, a, s) : 0;
 }
 
-/* ---- others ---------------------------------------------------------------------------------- */
+/* ---- other statements ------------------------------------------------------------------------ */
 
 static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
     static const char *const names[] = {"ANALYZE", "TOKENS", "RULES", "FORMAT"};

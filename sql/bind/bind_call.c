@@ -1,6 +1,6 @@
 /*
- * bind_call.c - function calls: scalar functions, whose parameter classes are the letters described in
- * sql.h, and aggregates, which are added to the query's grouping.
+ * bind_call.c - function calls: scalar functions, whose parameter classes are the letters described
+ * in sql.h, and aggregates, which are added to the query's grouping.
  */
 #include <string.h>
 
@@ -33,8 +33,8 @@ static expr *fit_argument(binder *b, expr *x, char class, const char *name) {
     }
 }
 
-/* The condition under which argument i is evaluated: for b of COALESCE(a, b) that a is NULL, for
- * the branches of IIF(c, a, b) the value of c. */
+/* Returns the condition under which argument i is evaluated. For b of COALESCE(a, b) it is that a
+ * is NULL; for a branch of IIF(c, a, b) it is that c selects the branch. */
 static expr *argument_guard(binder *b, const expr *call, int i) {
     if (call->function == FUNC_IIF && i > 0)
         return i == 1 ? call->args[0] : is_true(b, call->args[0], true);
@@ -192,8 +192,8 @@ static int aggregate_separator(binder *b, const node *n, rel_agg *agg) {
     return 0;
 }
 
-/* True if x is the DISTINCT argument, or was before a cast: only such an ORDER BY key is the
- * same for all duplicates. */
+/* True if x is the DISTINCT argument, or was before the argument was cast. Only such an ORDER BY
+ * key has one value for all duplicates. */
 static bool is_argument(const expr *arg, const expr *x) {
     return expr_equal(arg, x) || (arg->kind == EXPR_CAST && expr_equal(arg->args[0], x));
 }
@@ -231,8 +231,8 @@ static bool same_order(const rel_agg *a, const rel_agg *c) {
     return a->nkeys == c->nkeys;
 }
 
-/* True if both compute the same value. Volatile aggregates never do: each is evaluated by
- * itself. */
+/* True if both compute the same value. Volatile aggregates are never the same: each is evaluated
+ * separately. */
 static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
     if (has_volatile(a->arg) || has_volatile(a->filter))
         return false;
@@ -273,7 +273,8 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
 
 typedef struct reading {
     const scope *s;
-    const lift *calls; /* a column that is an answer counts as the columns of its call */
+    /* an answer of one of these calls counts as the columns that the call reads */
+    const lift *calls;
     bool own, outer;
 } reading;
 
@@ -298,8 +299,8 @@ static void read_column(void *ctx, int id) {
     r->own = r->own || !outer;
 }
 
-/* True if the aggregate reads columns of outer queries only. By the SQL standard it then belongs
- * to the outer query; evaluating it in the subquery would silently give another result. */
+/* True if the aggregate reads only columns of outer queries. By the SQL standard it then belongs to
+ * the outer query; evaluating it in the subquery would silently return another result. */
 static bool aggregates_outer(const binder *b, const grouping *g, const rel_agg *agg) {
     reading r = {.s = b->at.scope, .calls = &g->below};
     if (!b->at.scope || !agg->arg)
@@ -374,7 +375,7 @@ expr *unknown_function(binder *b, const node *n) {
     return NULL;
 }
 
-/* The LLM call of the select list with n as its alias, or NULL. */
+/* Returns the LLM call of the select list whose alias is n, or NULL. */
 static const node *named_call(const binder *b, const node *n) {
     for (int i = 0; n->kind == NODE_COLUMN && !n->qualifier.name.n && i < b->at.nshown; i++) {
         const output *o = &b->at.shown[i];

@@ -99,7 +99,7 @@ int bind_copy_from(binder *b, ast *a, sql_stmt *s) {
     return status ? status : bind_checks(b, s->table, s);
 }
 
-/* COPY t (a, b) TO is COPY (SELECT a, b FROM t) TO; t may be a view. */
+/* Binds COPY t (a, b) TO as COPY (SELECT a, b FROM t) TO; t may be a view. */
 static int copied_table(binder *b, const ast *a, rel **out) {
     int n = a->columns.n ? a->columns.n : 1;
     node *values = ARENA_ARRAY(b->mem, node, n);
@@ -119,7 +119,7 @@ static int copied_table(binder *b, const ast *a, rel **out) {
     return bind_query(b, &q, out);
 }
 
-/* Refuses file extensions of other formats, which COPY does not write. */
+/* Reports an error for file extensions of formats that COPY does not write. */
 static int check_ending(binder *b, str path) {
     static const char *const others[] = {".json", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".md"};
     for (size_t i = 0; i < BASE_COUNT(others); i++) {

@@ -1,8 +1,8 @@
 /*
  * bind_ddl.c - CREATE, DROP and ALTER, checked against the catalog.
  *
- * The catalog keeps DEFAULT, CHECK and the query of a view as text; they are bound here only to check
- * them.
+ * The catalog keeps DEFAULT, CHECK and the query of a view as text; they are bound here only to
+ * check them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +177,7 @@ int bind_create_table(binder *b, ast *a, sql_stmt *s) {
                     : table_of_spec(b, a, &s->create_table);
 }
 
-/* ---- other things created -------------------------------------------------------------------- */
+/* ---- CREATE INDEX, VIEW, MODEL --------------------------------------------------------------- */
 
 int bind_create_index(binder *b, ast *a, sql_stmt *s) {
     s->kind = STMT_CREATE_INDEX;
@@ -310,8 +310,8 @@ static bool any_column(const node *n, column_says says, str name) {
     return false;
 }
 
-/* The text of the first CHECK that has a column for which `says` is true, except the CHECK of
- * column `skip`; n = 0 if there is none. */
+/* Returns the text of the first CHECK that has a column for which `says` is true, without the CHECK
+ * of column `skip`; n = 0 if there is none. */
 static str find_check(binder *b, const table_def *t, int skip, column_says says, str name) {
     for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
         str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
@@ -324,7 +324,8 @@ static str find_check(binder *b, const table_def *t, int skip, column_says says,
     return (str){NULL, 0};
 }
 
-/* A column that a CHECK uses cannot be dropped; its own CHECK is dropped with it. */
+/* Reports an error if another column's or the table's CHECK uses the column, which then cannot be
+ * dropped. The column's own CHECK is dropped with it. */
 static int not_in_checks(binder *b, const table_def *t, int at, ident name) {
     str sql = find_check(b, t, at, names_column, t->columns[at].name);
     return sql.n
@@ -345,7 +346,7 @@ static int compare_places(const void *a, const void *b) {
     return (x->pos > y->pos) - (x->pos < y->pos);
 }
 
-/* The CHECK text with column `from` renamed to `to`; everything else stays as written. */
+/* Returns the CHECK text with column `from` renamed to `to`; the rest stays as written. */
 static str renamed_in(binder *b, str sql, str from, str to) {
     node *n;
     err ignored = {0};
@@ -370,7 +371,7 @@ static str renamed_in(binder *b, str sql, str from, str to) {
     return sql;
 }
 
-/* The table with the column renamed, in its CHECKs too. */
+/* Returns the table with the column renamed, also in its CHECKs. */
 static table_def renamed_table(binder *b, const table_def *t, int at, ident to) {
     table_def made = *t;
     str from = t->columns[at].name, written = {b->text.p + to.pos, (size_t)to.len};
@@ -420,7 +421,7 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     return bind_default(b, &s->add_column, &s->defaults[0]);
 }
 
-/* The table without the column, to check the views against. */
+/* Returns the table without the column, to check whether the views remain valid. */
 static table_def table_without(binder *b, const table_def *t, int at) {
     table_def made = *t;
     made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);

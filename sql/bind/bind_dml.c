@@ -1,10 +1,11 @@
 /*
- * bind_dml.c - INSERT, UPDATE and DELETE: each becomes a query for the rows to write, plus the CHECKs
- * on them.
+ * bind_dml.c - INSERT, UPDATE and DELETE: each becomes a query for the rows to write, plus the
+ * CHECKs on them.
  *
- * The query of INSERT returns all columns of the table in table order, cast, with defaults filled in;
- * that of UPDATE the rowid and all new values; that of DELETE the rowid. Invariant: exec evaluates
- * CHECKs but never a DEFAULT or a column type. bind_returning.c appends the columns of RETURNING.
+ * The query of INSERT returns all columns of the table in table order, cast, with defaults filled
+ * in. The query of UPDATE returns the rowid and all new values, the query of DELETE the rowid.
+ * Invariant: exec evaluates CHECKs but never a DEFAULT or a column type. bind_returning.c appends
+ * the columns of RETURNING.
  */
 #include <string.h>
 
@@ -141,7 +142,7 @@ typedef struct target {
     const table_def *table;
     int n; /* number of columns that get a value */
     int *columns;
-    expr **defaults; /* per column of the table; a NULL literal without a DEFAULT */
+    expr **defaults; /* per column of the table; a NULL literal if the column has no DEFAULT */
 } target;
 
 static int find_target(binder *b, const ast *a, target *t) {
@@ -202,7 +203,7 @@ static int check_widths(binder *b, const target *t, const list *rows) {
     return 0;
 }
 
-/* Extends the cells of the listed columns to all columns of the table. */
+/* Extends the cells of the listed columns to cells for all columns of the table. */
 static expr **with_defaults(binder *b, const target *t, expr **cells) {
     size_t bytes = sizeof *cells * (size_t)t->table->ncolumns;
     expr **all = memcpy(ARENA_ARRAY(b->mem, expr *, t->table->ncolumns), t->defaults, bytes);
@@ -334,7 +335,8 @@ static str target_name(const ast *a, const sql_stmt *s) {
     return a->name2.name.n ? a->name2.name : s->table->name;
 }
 
-/* Joins FROM to the target rows. Its columns follow the target's and are also added to *from. */
+/* Joins FROM to the target rows. The columns of FROM follow the target's columns and are also added
+ * to *from. */
 static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r) {
     int own = rows->n;
     rel *beside;
@@ -348,8 +350,8 @@ static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r)
     return 0;
 }
 
-/* The rows of the table that satisfy WHERE: the table's columns, the rowid, then the columns of
- * FROM. */
+/* Binds the rows of the table that satisfy WHERE. Their columns are the table's columns, the rowid,
+ * then the columns of FROM. */
 static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, scope *from, rel **out) {
     int status = find_table(b, a->name, &s->table);
     if (!status)
@@ -363,7 +365,8 @@ static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, scope 
 }
 
 static rel_expr rowid_expr(binder *b, const sql_stmt *s, const rel *r, rel_column *col) {
-    /* joins, filters and LLM calls only append columns, so it keeps its place */
+    /* joins, filters and LLM calls only append columns, so the rowid still follows the table's
+     * columns */
     const rel_column *from = &r->cols[s->table->ncolumns];
     *col = (rel_column){new_id(b), TYPE_INTEGER, STR("rowid"), {NULL, 0}};
     return (rel_expr){expr_column(b->mem, from->id, TYPE_INTEGER, from->name), col->id};
@@ -386,7 +389,7 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
     return 0;
 }
 
-/* Projects the rowid, the table's columns (new values where `values` has them) and the columns
+/* Projects the rowid, the table's columns (with the new values of `values`) and the columns
  * `from`. */
 static rel *project_rows(binder *b, const sql_stmt *s, rel *with_steps, const rel *rows,
                          expr *const *values, const scope *from) {
@@ -436,7 +439,7 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
         if (from.cols[i].id == kept.cols[k].id)
             from.cols[i].id = s->query->cols[t->ncolumns + 1 + k++].id;
     s->update_from = a->from != NULL;
-    if (a->from) /* several FROM rows that set the same values are not an error */
+    if (a->from) /* it is no error if several FROM rows set the same values */
         s->query = rel_distinct(b->mem, s->query);
     status = bind_checks(b, t, s);
     return status ? status : bind_returning(b, a, target_name(a, s), &from, s);

@@ -2,10 +2,10 @@
  * bind_expr.c - expressions: resolves names to columns, converts operands to common types and keeps
  * track of guards.
  *
- * The guard (b->at.guard) is the condition under which the value being bound is evaluated; an LLM call
- * found there is asked only for rows that satisfy it. AND, OR and CASE add to it here; COALESCE, IIF
- * and FILTER in bind_call.c. Invariant: a bound expression refers to columns by id and contains no LLM
- * call and no subquery; those are steps of b->at.lift.
+ * The guard (b->at.guard) is the condition under which the value being bound is evaluated; an LLM
+ * call found there is asked only for rows that satisfy it. AND, OR and CASE add to it here;
+ * COALESCE, IIF and FILTER in bind_call.c. Invariant: a bound expression refers to columns by id
+ * and contains no LLM call and no subquery: calls and subqueries are steps of b->at.lift.
  */
 #include <string.h>
 
@@ -31,8 +31,8 @@ expr *is_null(binder *b, expr *x) {
     return test(b, x, value_null(), false);
 }
 
-/* A volatile condition is not a guard: evaluated a second time it may differ, and a row that
- * needs the answer would not be asked. */
+/* A volatile condition is not added to the guard. It may differ when evaluated a second time, and
+ * then a row that needs the answer would not be asked. */
 expr *bind_guarded(binder *b, const node *n, expr *more) {
     expr *before = b->at.guard;
     if (more && !expr_is_volatile(more))
@@ -50,7 +50,7 @@ expr *bind_condition(binder *b, const node *n, truth_context matters) {
     return x ? to_condition(b, x) : NULL;
 }
 
-/* Limits the copies of operands: nested, their number grows exponentially. */
+/* Maximum number of nodes that copies of operands may add: nested copies grow exponentially. */
 enum { MAX_COPIES = 1 << 20 };
 
 /* Binds an operand that occurs `times` times in the bound tree, as in x BETWEEN a AND b. */
@@ -62,8 +62,8 @@ static expr *bind_repeated(binder *b, const node *n, int times) {
     return x;
 }
 
-/* Returns the operand for use in several comparisons. A volatile one must be evaluated only
- * once: *draw becomes the operand and the result refers to its value (see let_over). */
+/* Returns the operand in a form that can occur in several comparisons. A volatile operand must be
+ * evaluated only once: *draw becomes the operand and the result reads its value (see let_over). */
 static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     *draw = expr_is_volatile(operand) ? operand : NULL;
     if (!*draw)
@@ -89,7 +89,7 @@ static bool count_copies(binder *b, const node *n) {
     return false;
 }
 
-/* True if n may contain an LLM call; a subquery may read a view that does. */
+/* True if n may contain an LLM call. A subquery counts, because it may read a view with a call. */
 static bool may_have_call(const node *n) {
     if (n->kind == NODE_LLM || n->query)
         return true;
@@ -104,7 +104,7 @@ static bool may_have_call(const node *n) {
 
 /* ---- names and values ------------------------------------------------------------------------ */
 
-/* The select item whose alias n is, or NULL. */
+/* Returns the select item whose alias is n, or NULL. */
 static const output *find_alias(const binder *b, const node *n) {
     for (int i = 0; b->at.aliases && !n->qualifier.name.n && i < b->at.naliases; i++)
         if (b->at.aliases[i].value && str_equal_nocase(b->at.aliases[i].name, n->name.name))
@@ -112,8 +112,9 @@ static const output *find_alias(const binder *b, const node *n) {
     return NULL;
 }
 
-/* The value of a select item. ORDER BY is bound after the select list and reuses its expression;
- * GROUP BY and HAVING bind the item again. Inside its own definition an alias is not visible. */
+/* Binds an alias as the value of its select item. ORDER BY is bound after the select list and
+ * reuses its expression; GROUP BY and HAVING bind the item again. An alias is not visible inside
+ * its own definition. */
 static expr *bind_alias(binder *b, const node *n, const output *meant) {
     const output *aliases = b->at.aliases;
     err_clear(b->e);
@@ -187,15 +188,15 @@ static expr *bind_variable(binder *b, const node *n) {
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
-/* The condition under which operand x of AND or OR does not decide the result. NULL does not
- * decide, unless the context treats the resulting NULL like the decided value. */
+/* Returns the condition under which operand x of AND or OR does not determine the result. A NULL
+ * operand does not, unless the context treats NULL like the value that would determine it. */
 static expr *not_decisive(binder *b, expr_op op, truth_context matters, expr *x) {
     if (op == OP_AND)
         return matters == TRUTH_TRUE ? x : is_false(b, x, true);
     return matters == TRUTH_FALSE ? is_false(b, x, false) : is_true(b, x, true);
 }
 
-/* The guard of operand i of AND or OR: no operand before it has decided. */
+/* Returns the guard of operand i of AND or OR: no operand before it determines the result. */
 static expr *undecided(binder *b, const node *n, expr **before, int i) {
     expr **open = ARENA_ARRAY(b->mem, expr *, i);
     int nopen = 0;
@@ -281,7 +282,8 @@ static bool has_row(const node *n) {
     return n->args[0]->kind == NODE_ROW || n->args[1]->kind == NODE_ROW;
 }
 
-/* The type as which an LLM call compared with n is used; TYPE_NULL: n alone does not tell. */
+/* n is compared with an LLM call. Returns the type that n gives the call: a number literal's type,
+ * or TYPE_NULL if n does not determine it. */
 static value_type used_beside(const node *n) {
     return n->kind == NODE_LITERAL && type_is_number(n->literal.type) ? n->literal.type : TYPE_NULL;
 }
@@ -362,7 +364,7 @@ static expr *bind_in(binder *b, const node *n) {
             unify_comparison(b, OP_EQ, &x, &in->args[i], n->pos, n->len))
             return NULL;
         if (expr_is_null(in->args[0]) || in->args[0]->kind != EXPR_LITERAL)
-            in->args[0] = x; /* a typed NULL, or BOOLEAN converted to INTEGER */
+            in->args[0] = x; /* x may now be a typed NULL, or a BOOLEAN converted to INTEGER */
     }
     return in;
 }
@@ -413,7 +415,8 @@ static expr *bind_op(binder *b, const node *n) {
 
 /* ---- rows of values -------------------------------------------------------------------------- */
 
-/* A comparison of rows is expanded into comparisons of their parts, which can then use an index. */
+/* A comparison of rows is expanded into comparisons of their parts, so that these can use an
+ * index. */
 
 static bool rows_match(binder *b, const node *l, const node *r) {
     if (l->kind == NODE_ROW && r->kind == NODE_ROW) {
@@ -432,7 +435,7 @@ static bool rows_match(binder *b, const node *l, const node *r) {
 /* Part i of two compared rows, which occurs `times` times in the bound tree. */
 typedef struct row_pair {
     expr *x, *y, *equal;
-    expr *draw; /* the volatile operand: see shared_operand */
+    expr *draw; /* the volatile operand, or NULL: see shared_operand */
 } row_pair;
 
 static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pair *out) {
@@ -454,7 +457,8 @@ static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pa
     return true;
 }
 
-/* Binds the parts; the guard of each is that the parts before it are not known to differ. */
+/* Binds the parts of two rows. The guard of each part is that the parts before it are not known to
+ * differ. */
 static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
     const node *l = n->args[0], *r = n->args[1];
     expr_op same = n->op == OP_IS || n->op == OP_IS_NOT ? OP_IS : OP_EQ;
@@ -467,7 +471,8 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
         expr *x = pairs[i].x, *y = pairs[i].y;
         if (!ok || unify_comparison(b, n->op, &x, &y, r->args[i]->pos, r->args[i]->len))
             return false;
-        if (n->op == OP_EQ) /* with <> and < an earlier part may decide */
+        /* `=` with a NULL part is never true; <> and < may be, if another part decides */
+        if (n->op == OP_EQ)
             note_null(b, pairs[i].x, pairs[i].y);
         expr *equal = pairs[i].equal = expr_op2(b->mem, same, TYPE_BOOLEAN, x, y);
         if (!expr_is_volatile(equal))
@@ -535,8 +540,8 @@ static expr *bind_row_between(binder *b, const node *n) {
     return x;
 }
 
-/* The condition that part i is one of the listed values, which an index can use; NULL if they
- * are not constants compared with a plain column. */
+/* Returns the condition that part i is one of the listed values, which an index can use. Returns
+ * NULL if the values are not constants or are not compared with a plain column. */
 static expr *listed_values(binder *b, expr *const *equal, int nrows, int width, int i) {
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, nrows + 1);
     in->args[0] = equal[i]->args[0];
@@ -550,12 +555,12 @@ static expr *listed_values(binder *b, expr *const *equal, int nrows, int width, 
     return in;
 }
 
-/* (a, b) IN ((1, 2), (3, 4)) becomes (a = 1 AND b = 2) OR (a = 3 AND b = 4), preceded by the
- * weaker a IN (1, 3) AND b IN (2, 4) for indexes. A long list becomes a hash lookup, as IN
- * (VALUES …) does; the weaker conditions then help only if just rows where they are true matter
- * (`searched`). */
+/* (a, b) IN ((1, 2), (3, 4)) becomes (a = 1 AND b = 2) OR (a = 3 AND b = 4), preceded by the weaker
+ * a IN (1, 3) AND b IN (2, 4) for indexes. A long list becomes a hash lookup, like IN (VALUES …).
+ * The weaker conditions are then added only if `searched`: the context needs only the rows for
+ * which the result is true. */
 static expr *bind_row_in(binder *b, const node *n, bool searched) {
-    enum { HASHED_ROWS = 32 }; /* below this many rows comparing is cheaper than hashing */
+    enum { HASHED_ROWS = 32 }; /* with fewer rows, comparing costs less than hashing */
     const node *l = n->args[0];
     int width = l->nargs, nrows = n->nargs - 1;
     expr **left = ARENA_ARRAY(b->mem, expr *, width), *draw = NULL;
@@ -594,8 +599,8 @@ static expr *bind_row_in(binder *b, const node *n, bool searched) {
 
 /* ---- CASE ------------------------------------------------------------------------------------ */
 
-/* CASE x WHEN v … becomes CASE WHEN x = v …, with x evaluated once. The guard of a branch is
- * that its condition is true and those before it were not. */
+/* CASE x WHEN v … becomes CASE WHEN x = v …, with x evaluated once. The guard of a branch is that
+ * its condition is true and the conditions before it were not true. */
 static expr *bind_case(binder *b, const node *n) {
     int at = n->has_operand ? 1 : 0, branches = (n->nargs - at - (n->has_else ? 1 : 0)) / 2;
     expr *operand = n->has_operand ? bind_repeated(b, n->args[0], branches) : NULL;
@@ -634,7 +639,7 @@ static expr *bind_case(binder *b, const node *n) {
     return let_over(b, draw, x);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- bind_expr ------------------------------------------------------------------------------- */
 
 static expr *bind_cast(binder *b, const node *n) {
     expr *x = bind_expr(b, n->args[0]);

@@ -1,9 +1,10 @@
 /*
- * bind_from.c - FROM: tables, views, CTEs, files, derived tables and joins; and the conjuncts of WHERE.
+ * bind_from.c - FROM: tables, views, CTEs, files, derived tables and joins; and the conjuncts of
+ * WHERE.
  *
- * A name refers to the first of: a CTE, a table, a view, a system table. Invariant: no join predicate
- * contains an LLM call or a subquery. Such conjuncts of an inner join become filters above it, those of
- * a LEFT JOIN a residual condition on its candidate pairs.
+ * A name refers to the first of: a CTE, a table, a view, a system table. Invariant: no join
+ * predicate contains an LLM call or a subquery. A conjunct of ON that contains one becomes a filter
+ * above an inner join. In a LEFT JOIN it becomes a residual condition on the candidate pairs.
  */
 #include <string.h>
 
@@ -25,8 +26,8 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
     return 0;
 }
 
-/* Adds the columns of a relation to the scope, under an alias and perhaps with other column
- * names. */
+/* Adds the columns of a relation to the scope, under an alias and with the names of `columns`, if
+ * given. */
 static int add_to_scope(binder *b, const rel *r, str alias, const list *columns, scope *s) {
     rel_column *cols = ARENA_ARRAY(b->mem, rel_column, r->ncols);
     if (r->ncols)
@@ -50,8 +51,8 @@ static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Scans all columns of the table, with `rowid` also the rowid; its name is visible only if no
- * column has it. */
+/* Scans all columns of the table, and with `rowid` also the rowid. The name rowid is visible only
+ * if no column has it. */
 int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
               rel **out) {
     rel *r = rel_make(b->mem, REL_SCAN, t->ncolumns + rowid);
@@ -127,7 +128,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     return add_to_scope(b, r, alias, columns, s);
 }
 
-/* A reference to a CTE in its own recursive part: the rows of the previous round. */
+/* Returns a reference to a CTE inside its own recursive part: the rows of the previous round. */
 static rel *working_rows(binder *b, const cte_binding *c) {
     rel *r = rel_make(b->mem, REL_WORKING, c->working->ncols);
     r->working.number = c->number;
@@ -138,10 +139,10 @@ static void find_volatile(rel_visit *v, expr **x) {
     *(bool *)v->ctx = *(bool *)v->ctx || expr_is_volatile(*x);
 }
 
-/* True if NOT MATERIALIZED makes this reference bind the query again. The first reference uses
- * the query already bound; a volatile or recursive CTE is always shared, so that all references
- * see the same rows. After MOST inlined references sharing resumes, because CTEs that read each
- * other twice would double with each level. */
+/* True if NOT MATERIALIZED makes this reference bind the CTE's query again. The first reference
+ * uses the query already bound. A volatile or recursive CTE is always shared, so that all
+ * references see the same rows. After MOST inlined references all CTEs are shared: in a chain of
+ * CTEs that each read the previous one twice, the number of copies doubles with each CTE. */
 static bool is_inlined(const binder *b, const cte_binding *c) {
     enum { MOST = 64 };
     bool is_volatile = false;
@@ -276,7 +277,7 @@ int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, 
     return find_table(b, name, &t);
 }
 
-/* The default alias of a file: its base name up to the first dot. */
+/* Returns the default alias of a file: its base name up to the first dot. */
 static str file_alias(str path) {
     size_t start = path.n;
     while (start > 0 && path.p[start - 1] != '/')
@@ -338,7 +339,7 @@ static int no_table_function(binder *b, const from_item *f) {
     return ERR_BIND;
 }
 
-/* The number of values from `first` to `last`, at most INT64_MAX. */
+/* Returns the number of values from `first` to `last`, at most INT64_MAX. */
 static int64_t series_count(int64_t first, int64_t last, int64_t by) {
     __int128 way = by > 0 ? (__int128)last - first : (__int128)first - last;
     __int128 n = way < 0 ? 0 : way / (by > 0 ? by : -(__int128)by) + 1;
@@ -356,8 +357,8 @@ static int no_constant(binder *b, const node *n) {
     return fail_node(b, n, "the arguments of generate_series() must be constant whole numbers");
 }
 
-/* generate_series(first, last [, step]), as in psql, duckdb and sqlite3; empty if an argument is
- * NULL. */
+/* Binds generate_series(first, last [, step]), as in psql, duckdb and sqlite3. It has no rows if an
+ * argument is NULL. */
 static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
     int64_t given[3] = {0, 0, 1};
     bool null = false;
@@ -398,7 +399,8 @@ static void flatten_and(binder *b, const node *n, list *out) {
         list_add(b->mem, out, (void *)(uintptr_t)n);
 }
 
-/* A conjunct without steps can become part of a join; the others become filters above it. */
+/* A conjunct without steps can become part of a join; a conjunct with steps becomes a filter above
+ * it. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) {
     list nodes = {0};
     flatten_and(b, where, &nodes);
@@ -427,8 +429,8 @@ static bool has_name(const scope *s, int from, int to, str name) {
     return false;
 }
 
-/* The USING columns of a NATURAL JOIN: the names that both sides have, in the order of the left
- * side. */
+/* Finds the USING columns of a NATURAL JOIN: the names that both sides have, in the order of the
+ * left side. */
 static int natural_columns(binder *b, const from_item *f, const scope *s, int split, list *out) {
     for (int k = 0; k < split; k++) {
         const scope_column *c = &s->cols[k];
@@ -472,8 +474,8 @@ static int using_predicate(binder *b, const list *columns, scope *s, int split, 
     return 0;
 }
 
-/* Adds a column to the right side that is TRUE in each row, so that after the LEFT JOIN a NULL
- * marks a row without a partner. */
+/* Adds a column to the right side that is TRUE in each row. After the LEFT JOIN, a NULL in this
+ * column marks a left row without a partner. */
 static rel *with_matched(binder *b, rel *right, int id) {
     rel *p = rel_project(b->mem, right, right->ncols + 1);
     for (int i = 0; i < right->ncols; i++) {
@@ -495,8 +497,8 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
     }
 }
 
-/* LEFT JOIN … ON plain AND costly, where the costly conjuncts have steps: the plain ones select
- * pairs, the costly ones are evaluated only for those pairs. */
+/* Binds LEFT JOIN … ON plain AND costly, where the costly conjuncts have steps. The plain conjuncts
+ * select pairs; the costly conjuncts are evaluated only for these pairs. */
 static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
                                int n) {
     int group = new_id(b), matched = new_id(b);
@@ -508,7 +510,8 @@ static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, co
     for (int i = 0; i < n; i++) {
         if (all[i].steps.steps.n == 0)
             continue;
-        guard_steps(b, &all[i].steps, predicate); /* only pairs that satisfy the conjuncts before */
+        /* asked only for pairs that satisfy the previous conjuncts */
+        guard_steps(b, &all[i].steps, predicate);
         r = lift_place(b, &all[i].steps, r);
         predicate = expr_and(b->mem, predicate, all[i].value);
     }
@@ -618,9 +621,9 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
 
 /* ---- WHERE ----------------------------------------------------------------------------------- */
 
-/* One filter per conjunct, in the order written. From this number on, plain conjuncts share one
- * filter, so that a generated condition with thousands of conjuncts does not become a tree as
- * deep. */
+/* WHERE becomes one filter per conjunct, in the order written, up to this number of filters.
+ * Further plain conjuncts share one filter: a generated condition with thousands of conjuncts would
+ * otherwise make a tree of this depth. */
 enum { MAX_FILTERS = 64 };
 
 int bind_conjuncts(binder *b, const node *where, rel **r) {

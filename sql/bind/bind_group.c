@@ -1,10 +1,10 @@
 /*
  * bind_group.c - GROUP BY, aggregates, HAVING.
  *
- * Expressions above the groups are first bound over the rows and then rewritten: what equals a group
- * key becomes the column of that key, an aggregate already is a column, and any other column of the
- * rows is an error. LLM calls and subqueries of the select list and HAVING are rewritten in the same
- * way; those that a key replaces are dropped.
+ * Expressions above the groups are first bound over the rows and then rewritten. An expression that
+ * equals a group key becomes the column of that key. An aggregate already is a column. Any other
+ * column of the rows is an error. LLM calls and subqueries of the select list and HAVING are
+ * rewritten in the same way; a call or subquery that a key replaces is dropped.
  */
 #include <string.h>
 
@@ -138,8 +138,8 @@ static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
     return !s->use.guard || (s->use.guard = rewrite(b, g, above, s->use.guard)) != NULL;
 }
 
-/* The answer exists per row (WHERE asked for it), not per group: asks again with the group keys
- * as arguments. */
+/* Asks a call of WHERE again, with the group keys as arguments: its existing answers are per row,
+ * not per group. */
 static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
     bool prob = x->column.id == below->use.prob_id;
     for (int i = 0; i < g->clones.n; i++) {
@@ -180,14 +180,15 @@ static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
     return NULL;
 }
 
-/* True if the key's subquery is evaluated wherever the equal one above the groups, with this
- * guard, is needed. */
+/* True if `guard`, which limits a subquery above the groups, implies `key`, which limits the equal
+ * subquery of a group key. key NULL: the key's subquery is evaluated for all rows. */
 static bool guard_agrees(binder *b, const grouping *g, const lift *above, expr *key, expr *guard) {
     return !key || (guard && guard_covers(with_key_subqueries(b, g, &g->below, key),
                                           with_key_subqueries(b, g, above, guard)));
 }
 
-/* True if both IN predicates have equal operands: x above the groups, and that of a key. */
+/* True if two IN predicates have equal operands. x is above the groups, `key` belongs to a group
+ * key. */
 static bool same_operands(binder *b, const grouping *g, const lift *above, const expr *x,
                           const expr *key) {
     if (x->op != key->op)
@@ -198,8 +199,9 @@ static bool same_operands(binder *b, const grouping *g, const lift *above, const
     return expr_equal(key->args[0], with_key_subqueries(b, g, above, x->args[0]));
 }
 
-/* The subquery of a group key that equals subquery s above the groups, or NULL. Each occurrence
- * is bound separately, so they are compared by text, guard and, for IN, operand. */
+/* Returns the subquery of a group key that equals subquery s above the groups, or NULL. Each
+ * occurrence of a subquery is bound separately, so they are compared by text, guard and, for IN,
+ * operand. */
 static const step *key_subquery(binder *b, const grouping *g, const lift *above, const step *s) {
     for (int i = 0; i < g->below.steps.n; i++) {
         const step *key = g->below.steps.items[i];
@@ -212,7 +214,8 @@ static const step *key_subquery(binder *b, const grouping *g, const lift *above,
     return NULL;
 }
 
-/* x with the columns of subqueries replaced by those of equal subqueries of keys. */
+/* Returns x with the columns of subqueries replaced by the columns of equal subqueries of group
+ * keys. */
 static expr *with_key_subqueries(binder *b, const grouping *g, const lift *above, expr *x) {
     if (x->kind == EXPR_COLUMN) {
         const step *s = find_step(&above->steps, x->column.id);

@@ -2,14 +2,14 @@
  * bind_int.h - the binder's internals: scopes, lifted LLM calls and subqueries, and the functions
  * that bind each part of a statement.
  *
- * A clause is bound in three steps: its expressions are bound, which leaves LLM calls and subqueries
- * in b->at.lift as *steps* and refers to their columns; lift_place puts the steps as nodes above the
- * clause's input; the clause's own node goes on top. Binding functions return NULL or non-zero after
- * filling b->e.
+ * A clause is bound in three steps: its expressions are bound, which leaves LLM calls and
+ * subqueries in b->at.lift as *steps* and refers to their columns; lift_place puts the steps as
+ * nodes above the clause's input; the clause's own node goes on top. Binding functions return NULL
+ * or non-zero after filling b->e.
  *
  * Queries contain expressions and expressions contain queries, so the nine files that bind their
- * parts call each other. The other files either only call these nine (bind.c, bind_ddl.c, bind_dml.c,
- * …) or are only called by them (scope.c, lift.c, bind_types.c, llm_type.c).
+ * parts call each other. The other files either only call these nine (bind.c, bind_ddl.c,
+ * bind_dml.c, …) or are only called by them (scope.c, lift.c, bind_types.c, llm_type.c).
  */
 #ifndef KVASIR_BIND_INT_H
 #define KVASIR_BIND_INT_H
@@ -23,7 +23,7 @@ typedef struct scope_column {
     str table, name;
     int id;
     value_type type;
-    bool merged;        /* the right column of USING: visible only when qualified */
+    bool merged;        /* the right column of a USING pair: visible only when qualified */
     bool hidden_column; /* the rowid: left out of * */
 } scope_column;
 
@@ -33,7 +33,7 @@ typedef struct scope {
     struct scope *outer;
     int n, cap;
     scope_column *cols;
-    list computed; /* of step*: LLM calls already answered below this clause */
+    list computed; /* of step*: LLM calls that nodes below this clause answer */
 } scope;
 
 /* An LLM call or a subquery lifted out of an expression: becomes a node below the clause. */
@@ -43,13 +43,16 @@ struct step {
     str text; /* the text of the subquery */
     rel *right;
     join_kind kind;
-    /* JOIN_MARK: the comparison of IN; JOIN_SINGLE: the rows that need the value (NULL: all) */
+    /* JOIN_MARK: the comparison of IN. JOIN_SINGLE: true for the rows that need the value; NULL:
+     * all rows need it. */
     expr *predicate;
     int mark_id, value_id;
     bool mark_null;
-    expr *guard; /* is_apply: the guard, which calls inside the subquery read as column guard_id */
+    /* is_apply: the rows that need the subquery; its LLM calls read this as column guard_id */
+    expr *guard;
     int guard_id;
-    /* computed above the groups, though its arguments still refer to columns of the input */
+    /* computed above the groups, although its arguments still refer to columns of the groups'
+     * input */
     bool is_above;
     bool rewritten;
     int searched; /* the search (b->search) that visited it last */
@@ -59,8 +62,8 @@ typedef struct lift {
     list steps;
 } lift;
 
-/* How the statement uses the answers of one LLM call. Kept from pass to pass, because the type
- * of a call without RETURNS is inferred from it. */
+/* How the statement uses the answers of one LLM call. All passes share it, because the type of a
+ * call without RETURNS is inferred from its uses. */
 typedef struct call_uses {
     str key;
     bool prob;     /* LLM_PROB() reads its probability */
@@ -74,7 +77,7 @@ typedef struct call_uses {
     int pos, len;                 /* position of the first occurrence */
 } call_uses;
 
-/* One LLM call in one pass, shared by all occurrences with the same key. */
+/* One LLM call in one binder pass, shared by all occurrences with the same key. */
 typedef struct call_info {
     call_uses *uses;
     int number;
@@ -84,13 +87,13 @@ typedef struct call_info {
     llm_call *call;
 } call_info;
 
-/* The origin of a column's values, by which equal calls are recognised. */
+/* The origin of a column's values, used to recognise equal LLM calls. */
 typedef struct id_info {
     const table_def *table;
     int column;
     int same_as;     /* the column that this one copies, or its own id */
     bool is_null;    /* NULL in every row; its type may still change */
-    call_info *call; /* the LLM call that it is an answer of */
+    call_info *call; /* the LLM call that answers this column; NULL: none */
     /* The expression that computes the column, or the columns of both sides of a set operation;
      * else NULL. */
     const expr *made_of[2];
@@ -104,8 +107,8 @@ typedef struct cte_binding {
     int number, references;
     scope *scope; /* the outer scope of its query */
     bool reads_itself;
-    rel *last;    /* the latest reference */
-    rel *working; /* the rows of the previous round, while its recursive part is bound */
+    rel *last;    /* the node of the latest reference */
+    rel *working; /* while the recursive part is bound: the rows of the previous round; else NULL */
 } cte_binding;
 
 typedef struct output {
@@ -142,12 +145,13 @@ typedef struct windowing {
     const list *defs; /* of window_def*: the WINDOW clause */
     list windows;     /* of bound_window* */
     list functions;   /* of window_function*, without duplicates */
-    list calls;       /* of window_call*: the function of each call */
+    list calls;       /* of window_call*: maps each call to its function */
     lift below;       /* steps of keys, arguments and filters */
 } windowing;
 
-/* Which results of a condition the context tells apart. In TRUTH_TRUE (as in WHERE) only TRUE
- * matters, so NULL equals FALSE; in TRUTH_FALSE NULL equals TRUE. */
+/* The results of a condition that its context distinguishes. In TRUTH_TRUE (as in WHERE) only TRUE
+ * differs from the rest, so NULL is like FALSE. In TRUTH_FALSE only FALSE differs, so NULL is like
+ * TRUE. */
 typedef enum truth_context { TRUTH_ANY, TRUTH_TRUE, TRUTH_FALSE } truth_context;
 
 /* The context in which an expression is bound. A function that binds something in another
@@ -156,16 +160,17 @@ typedef struct bind_place {
     scope *scope;
     lift *lift;
     expr *guard;
-    truth_context truth;        /* for the AND, OR, NOT or IN bound next */
-    expr *inherited;            /* the guard of every call of the query being bound */
-    grouping *group;            /* collects aggregates; NULL: none are allowed */
-    const char *no_aggregate;   /* names the clause in the error when group is NULL */
-    const char *reevaluated_by; /* names the clause that would evaluate a select item again */
-    windowing *windows;         /* the bound window functions; NULL: none are allowed */
-    const char *no_window;      /* names the clause in the error; NULL: no_aggregate does */
-    const char *refuse;         /* not NULL: LLM calls and subqueries are errors in this clause */
-    bool returning;             /* in RETURNING: subqueries cannot read the written rows */
-    const output *aliases;      /* select items that an unknown name may refer to */
+    truth_context truth;      /* context of the AND, OR, NOT or IN that is bound next */
+    expr *inherited;          /* the guard that all calls of the query being bound have */
+    grouping *group;          /* collects aggregates; NULL: none are allowed */
+    const char *no_aggregate; /* names the clause in the error when group is NULL */
+    /* for an error: the clause that would evaluate a select item again */
+    const char *reevaluated_by;
+    windowing *windows;    /* the bound window functions; NULL: none are allowed */
+    const char *no_window; /* names the clause in the error; NULL: no_aggregate names it */
+    const char *refuse;    /* not NULL: LLM calls and subqueries are errors in this clause */
+    bool returning;        /* in RETURNING: subqueries cannot read the written rows */
+    const output *aliases; /* select items that an unknown name may refer to */
     int naliases;
     const output *shown; /* the select list: LLM_PROB() accepts the alias of a call */
     int nshown;
@@ -180,16 +185,17 @@ typedef struct binder {
     int ninlined; /* CTE references bound inline instead of shared */
     bool mentions_rowid;
     bool compares_null;
-    int view_depth; /* > 0: inside a view, so positions are not of this text */
+    int view_depth; /* > 0: inside a view, so positions refer to the view's text */
     str view;       /* name of the innermost view */
     bind_place at;
-    /* scope around a recursive CTE, which cannot refer to it: for an error */
+    /* For an error: the scope outside the recursive CTE being bound, which cannot refer to it. */
     scope *recursion_outer;
-    const scope *comma_tables; /* tables before the comma, which ON cannot refer to: for an error */
+    /* for an error: tables before the comma in FROM, which ON cannot refer to */
+    const scope *comma_tables;
     str target;                /* alias of the updated table of UPDATE … FROM */
-    const list *where_aliases; /* select items, whose aliases WHERE cannot use: for a hint */
+    const list *where_aliases; /* for a hint: select items, whose aliases WHERE cannot use */
     cte_binding *ctes;
-    const cte *defining;    /* the CTE being bound: for a hint at RECURSIVE */
+    const cte *defining;    /* for a hint at RECURSIVE: the CTE being bound */
     cte_binding *recursion; /* the RECURSIVE CTE whose query is bound next */
     id_info *ids;
     int ids_cap;
@@ -198,7 +204,9 @@ typedef struct binder {
     bool learned; /* this pass added to `uses` */
     int ncalls;
     int search;
-    int64_t copies, excess; /* copies of the expression being bound; nodes beyond one copy each */
+    /* `copies`: how often the bound tree contains the expression being bound. `excess`: number of
+     * nodes that all copies after the first add. */
+    int64_t copies, excess;
 } binder;
 
 int new_id(binder *b);
@@ -213,27 +221,30 @@ const scope_column *scope_find(binder *b, const node *n);
 const scope_column *scope_named(const binder *b, const node *n);
 bool scope_has_table(const scope *s, str table);
 
-/* Reports an error at a position of the statement's text; inside a view without a position. */
+/* Reports an error at a position of the statement's text. An error inside a view has no
+ * position. */
 int fail(binder *b, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
 int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 4);
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
-/* Hints that n is an alias of the select list, which WHERE cannot use; false: it is none. */
+/* Adds a hint if n is an alias of the select list, which WHERE cannot use. Returns false if it is
+ * not. */
 bool hint_select_alias(binder *b, const node *n);
 
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
-/* The same; `used` is the type of an LLM call n without RETURNS, TYPE_NULL if unknown. */
+/* Like bind_expr. If n is an LLM call without RETURNS, its context uses the answer as `used`;
+ * TYPE_NULL: unknown. */
 expr *bind_as(binder *b, const node *n, value_type used);
 /* True for current_date, current_time and current_timestamp, functions written without
  * parentheses. */
 bool is_time_word(str name, function_id *function);
 expr *bind_condition(binder *b, const node *n, truth_context matters);
 expr *bind_call(binder *b, const node *n);
-bool node_has_aggregate(const node *n); /* an aggregate without OVER */
+bool node_has_aggregate(const node *n); /* true if n contains an aggregate without OVER */
 bool window_has_aggregate(const window_spec *w);
-/* Checks the number of arguments of the aggregate; false: an error was set. */
+/* Checks the number of arguments of the aggregate. Returns false with an error. */
 bool aggregate_takes(binder *b, const node *n, agg_kind kind);
 /* Binds argument, separator, FILTER and ORDER BY over the rows below the groups. */
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg);
@@ -244,15 +255,15 @@ expr *bind_guarded(binder *b, const node *n, expr *more);
 expr *is_true(binder *b, expr *x, bool negated); /* x IS [NOT] TRUE */
 expr *is_null(binder *b, expr *x);
 
-/* True for a literal NULL and a column that is NULL in every row: it adapts to any type. */
+/* True for a literal NULL and a column that is NULL in every row: these adapt to any type. */
 bool is_untyped_null(binder *b, const expr *x);
 expr *to_condition(binder *b, expr *x);
-/* Converts x to `type`: a literal now (or an error), anything else at run time. `what` names the
- * context in errors. */
+/* Converts x to `type`. A literal is converted now, or is an error; anything else is converted at
+ * run time. `what` names the context in errors. */
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
-/* x as a value of column c: converts without loss or is an error. */
+/* Converts x to a value of column c; a value that would not survive without loss is an error. */
 expr *to_column(binder *b, expr *x, const column_def *c);
-/* Like to_type, but only where the types allow no loss. */
+/* Like to_type, but reports an error if the types allow loss. */
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what);
 expr *to_number(binder *b, expr *x, const char *what);
 int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len);
@@ -266,7 +277,7 @@ int bind_scan(binder *b, const table_def *t, str alias, const list *columns, boo
               rel **out);
 int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out);
 int bind_conjuncts(binder *b, const node *where, rel **r);
-/* bind_group.c; functions in the order in which they are called. */
+/* bind_group.c, its functions in the order in which they are called. */
 typedef struct conjunct {
     expr *value;
     lift steps;
@@ -275,52 +286,55 @@ typedef struct conjunct_list {
     int n;
     conjunct *items;
 } conjunct_list;
-/* Binds the conjuncts of `where`, each with its own steps; with `reuse` a conjunct may use the
- * answers of earlier ones. NULL: an error. */
+/* Binds the conjuncts of `where`, each with its own steps. With `reuse`, a conjunct may use the
+ * answers of earlier conjuncts. Returns NULL with an error. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count);
 int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts);
 int group_having(binder *b, grouping *g, const node *having, conjunct_list *out);
 /* True if x is one of the group keys. */
 bool group_has_key(const grouping *g, const expr *x);
 int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out);
-/* Puts filters on r: conditions over the groups, or over the rows if g is NULL. */
+/* Adds filters above r: conditions over the groups, or over the rows if g is NULL. */
 int group_filter(binder *b, grouping *g, conjunct_list *on, rel **r);
 int group_rewrite(binder *b, grouping *g, lift *above, expr **x);
 /* Removes the steps that no rewritten expression uses, because a group key replaced them. */
 void group_prune(lift *above);
-/* bind_window.c, in the order in which they are called; g is NULL without grouping. The select
- * list is bound between windows_qualify and windows_place. */
+/* bind_window.c, its functions in the order in which they are called. g is NULL without grouping.
+ * The select list is bound between windows_qualify and windows_place. */
 int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *w);
 int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowing *w,
                     conjunct_list *out);
 int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
 /* Binds a sort key of OVER or of an aggregate; item is NULL for PARTITION BY. */
 int bind_sort_key(binder *b, const node *n, const order_item *item, sort_key *out);
-expr *bind_window_call(binder *b, const node *n); /* the column of a call that windows_bind bound */
+/* returns the column of a call that windows_bind bound */
+expr *bind_window_call(binder *b, const node *n);
 int bind_terms(binder *b, query *q, int from, int to, rel **out);
-/* Projects r with casts where column types differ from `types`. */
+/* Projects r, with casts where its column types differ from `types`. */
 rel *cast_columns(binder *b, rel *r, const value_type *types);
-/* bind_recursive.c: binds the query of a RECURSIVE CTE; *done is false if it does not read
- * itself. */
+/* bind_recursive.c: binds the query of a RECURSIVE CTE. *done is false if the query does not read
+ * the CTE itself. */
 int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
 /* Binds a select list over the columns of s. */
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
-/* Binds a long IN list as IN (VALUES …); equal[k * width + i] compares part i of the left side
- * with row k. NULL without an error: the values are not constants of one type per column, or a
- * subquery is not possible here. */
+/* Binds a long IN list as IN (VALUES …); equal[k * width + i] compares part i of the left side with
+ * row k. Returns NULL without an error if the values are not constants of one type per column, or
+ * if a subquery is not possible here. */
 expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
 int subquery(binder *b, query *q, rel **out);
-/* A query in FROM: like subquery(), but its calls inherit the guard of the query around it. */
+/* Binds a query in FROM. Unlike those of subquery(), its calls inherit the guard of the outer
+ * query. */
 int derived_query(binder *b, query *q, rel **out);
-/* Applies the column names of AS t(a, b); an error if there are too many. */
+/* Applies the column names of AS t(a, b). Too many names are an error. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
 
 /* ---- VALUES: bind_values.c ------------------------------------------------------------------- */
 
-/* One row of VALUES, or consecutive rows with the same LLM calls: `cells` over `source`. */
+/* One row of VALUES, or consecutive rows with the same LLM calls: the expressions `cells` over the
+ * rows of `source`. */
 typedef struct values_part {
     rel *source; /* NULL: one row without columns */
     lift steps;
@@ -331,23 +345,23 @@ typedef expr *cell_binder(binder *b, void *ctx, const node *n, int at);
 /* rows: list of lists of node*, all of the same length. */
 int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_part **parts,
               int *nparts);
-/* Makes the relation of the parts; cols has the types and names, the ids are new. */
+/* Makes the relation of the parts. cols has its column types and names; the ids are new. */
 rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *cols, int ncols);
 int bind_values(binder *b, query *q, rel **out);
-/* l UNION ALL r, which have the same column types; the result has new ids. */
+/* Returns l UNION ALL r with new ids; l and r must have the same column types. */
 rel *bind_union_all(binder *b, rel *l, rel *r);
 
 /* ---- steps: lift.c --------------------------------------------------------------------------- */
 
-/* Returns the step that answers this call for these arguments: an existing one, or a new one of
+/* Returns the step that answers this call for these arguments: an existing step, or a new step of
  * `l`. */
 step *lift_use(binder *b, lift *l, call_info *info, expr **args);
-/* Puts the steps of `l` as nodes on r, dependencies first. */
+/* Adds the steps of `l` as nodes above r, each after the steps that it reads. */
 rel *lift_place(binder *b, lift *l, rel *r);
-/* Makes the answers of `l` available to later expressions of the scope. */
+/* Makes the answers of `l` available to expressions bound later in the scope. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
-/* Returns the call of `l` or s->computed that column `id` is an answer of, or NULL. */
+/* Returns the call of `l` or of s->computed that column `id` answers, or NULL. */
 const llm_use *lift_use_of(const scope *s, const lift *l, int id);
 /* True if `wanted` implies `guard` (NULL: always true), as far as a syntactic test can tell. */
 bool guard_covers(const expr *guard, const expr *wanted);
@@ -356,39 +370,41 @@ bool expr_mentions(const expr *x, int id);
 
 /* ---- LLM calls: bind_llm.c, llm_type.c ------------------------------------------------------- */
 
-/* Binds a number without LLM calls and subqueries; `what` names it in errors. NULL: an error. */
+/* Binds a constant without LLM calls and subqueries; `what` names it in errors. Returns NULL with
+ * an error. */
 expr *bind_constant(binder *b, const node *n, const char *what);
-/* `used`: the type that its answer is used as, TYPE_NULL if unknown. */
+/* Binds an LLM call, whose answer is used as `used`; TYPE_NULL: unknown. */
 expr *bind_llm(binder *b, const node *n, value_type used);
-/* Binds LLM_PROB() of the call n. `named`: the alias that refers to the call, or NULL. */
+/* Binds LLM_PROB() of the call n. `named` is the alias that refers to the call, or NULL. */
 expr *bind_prob(binder *b, const node *n, const node *named);
 /* Records that an answer is used as a BOOLEAN or a number. */
 void llm_note_type(binder *b, const call_info *info, value_type type);
-/* Records the comparison of x with `with` as a use of the untyped calls that x may be an answer
- * of; a literal compared by < or > is not an answer. True: x gets another type in the next pass,
- * so it must not be unified in this one. */
+/* Records the comparison of x with `with` as a use of each call without RETURNS whose answer may be
+ * the value of x. A text compared by < or > is not recorded as an answer. Returns true if x gets
+ * another type in the next pass: it must then not be unified in this pass. */
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
-/* Sets the type of the call: from RETURNS, or from the uses known so far. */
+/* Sets the call's type: from RETURNS, or from the uses known so far. */
 int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
-/* Called after a pass without errors: sets the answers of calls that are used as texts. False:
- * the type of a call differs from the one it was bound with, or it is used wrongly; the next
- * pass handles that. */
+/* Called after a pass without errors: sets the answers of calls that are used as texts. Returns
+ * false if the type of a call differs from the type it was bound with, or if a call is used
+ * wrongly. The next pass handles both cases. */
 bool llm_types_fit(binder *b);
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
 int bind_stmt(binder *b, ast *a, sql_stmt *s); /* bind.c */
-/* bind_copy.c: the value of a boolean option; without a value it is on. */
+/* bind_copy.c: binds the value of a boolean option; an option without a value is on. */
 int bind_switch(binder *b, const copy_option *o, bool *on);
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
-/* bind_returning.c: binds RETURNING after s->query. `alias`: name of the target table; `from`:
- * the columns of FROM of an UPDATE, or NULL; those that RETURNING mentions are the last columns
- * of the query. */
-bool returning_mentions(const ast *a, const scope_column *c); /* true also for any subquery */
+/* bind_returning.c: binds RETURNING after s->query. `alias` is the name of the target table. `from`
+ * has the columns of an UPDATE's FROM, or is NULL; those that RETURNING mentions are the last
+ * columns of the query. */
+/* also true if RETURNING has a subquery */
+bool returning_mentions(const ast *a, const scope_column *c);
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
 int bind_copy_from(binder *b, ast *a, sql_stmt *s);
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);
@@ -398,16 +414,17 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s);
 int bind_create_model(binder *b, ast *a, sql_stmt *s);
 int bind_drop(binder *b, ast *a, sql_stmt *s);
 int bind_alter(binder *b, ast *a, sql_stmt *s);
-/* bind_views.c: an error if a view would no longer bind after `old` is replaced by `changed`
- * (NULL: dropped). */
+/* bind_views.c: reports an error if a view would no longer bind after `old` is replaced by
+ * `changed` (NULL: after `old` is dropped). */
 int views_allow_table(binder *b, const table_def *old, const table_def *changed, ident place);
 int views_allow_view(binder *b, const view_def *old, const view_def *changed, ident place);
 bool is_system_table(const binder *b, str name); /* a read-only table */
 int find_table(binder *b, ident name, const table_def **out);
-int find_column(binder *b, const table_def *t, ident name); /* its index, or -1 with an error */
+/* returns its index, or -1 with an error */
+int find_column(binder *b, const table_def *t, ident name);
 int find_columns(binder *b, const table_def *t, const list *names, int **out);
-/* Binds a condition over one row of a table, without LLM calls and subqueries. `refuse` names
- * the clause in errors. */
+/* Binds a condition over one row of a table, without LLM calls and subqueries. `refuse` names the
+ * clause in errors. */
 expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse);
 /* Sets the slot of each column of x to its position in s. */
 void set_slots(expr *x, const scope *s);

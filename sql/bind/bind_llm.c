@@ -1,9 +1,9 @@
 /*
  * bind_llm.c - one LLM call: its prompt, fields, options and examples, and which calls are equal.
  *
- * A call is identified by its key: prompt, names and values of the fields, options, type. Occurrences
- * with equal keys share one llm_call, whose uses are collected over the whole statement (llm_type.c).
- * Each occurrence becomes a step of its clause (lift.c).
+ * A call is identified by its key: prompt, names and values of the fields, options, type.
+ * Occurrences with equal keys share one llm_call, whose uses are collected over the whole statement
+ * (llm_type.c). Each occurrence becomes a step of its clause (lift.c).
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ static void key_column(binder *b, buf *out, int id) {
         buf_printf(out, "#%d", info->same_as);
 }
 
-/* Writes a text that is equal for equal expressions; a base column is identified by table and
+/* Writes a text that is equal for equal expressions. A base column is identified by table and
  * position, not by alias. */
 static void expr_key(binder *b, buf *out, const expr *x) {
     buf_printf(out, "(%d:%d:", (int)x->kind, (int)x->type);
@@ -68,9 +68,9 @@ static call_info *find_info(const binder *b, str key) {
 typedef struct fields {
     int n, cap;
     expr **args;
-    str *names, *tables; /* tables: qualifiers of columns without an alias */
+    str *names, *tables; /* tables: qualifiers of the columns that have no alias */
     int *positions, *lengths;
-    const node **stars; /* the star that the field comes from, or NULL */
+    const node **stars; /* the star (t.*) that the field comes from, or NULL */
 } fields;
 
 static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
@@ -146,7 +146,7 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
     return 0;
 }
 
-/* Qualifies fields of equal name by their tables: r.title, m.title. */
+/* Qualifies fields of equal name with the names of their tables: r.title, m.title. */
 static int qualify_equal_names(binder *b, fields *f) {
     bool *clash = ARENA_ARRAY(b->mem, bool, f->n);
     for (int i = 0; i < f->n; i++)
@@ -183,7 +183,7 @@ static int unknown_field(binder *b, const fields *f, str name, const node *promp
         names[i] = arena_strndup(b->mem, f->names[i].p, f->names[i].n);
     bool exact = prompt->kind == NODE_LITERAL && prompt->literal.type == TYPE_TEXT &&
                  (size_t)prompt->len ==
-                     /* without doubled quotes offsets in the value are offsets in the text */
+                     /* if no quote is doubled, offsets in the value are offsets in the text */
                      prompt->literal.s.n + 2;
     int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos,
         len = exact ? (int)name.n : prompt->len;
@@ -222,7 +222,8 @@ static bool names_any_of_star(str prompt, const fields *f, const node *star) {
     return false;
 }
 
-/* With SET llm_prune, a star of which the prompt names some fields keeps only those. */
+/* With SET llm_prune: if the prompt names some fields of a star, removes the star's other
+ * fields. */
 static void prune_stars(binder *b, str prompt, fields *f) {
     fields all = *f;
     bool *drop = ARENA_ARRAY(b->mem, bool, f->n + 1);
@@ -242,7 +243,7 @@ static void prune_stars(binder *b, str prompt, fields *f) {
     }
 }
 
-/* Replaces {x} by the name of the field, {{ and }} by a brace. */
+/* Replaces {x} by the name of the field, and {{ and }} by single braces. */
 static int read_prompt(binder *b, llm_call *call, const fields *f, const node *prompt) {
     str s = call->prompt.s;
     buf out = {0};
@@ -350,7 +351,7 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
     return status;
 }
 
-/* The option stop, which can be given several times. */
+/* Binds the option stop, which can be given several times. */
 static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     enum { MOST = 16 };
     value v;
@@ -367,7 +368,7 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     return 0;
 }
 
-/* An option given twice is an error: one of the values would be ignored. */
+/* Reports an option that is given twice: one of the values would be ignored. */
 static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
     const struct {
         str name;
@@ -463,8 +464,8 @@ static void note_use(rel_visit *v, llm_use *u) {
     *(bool *)v->ctx = true;
 }
 
-/* True if r contains an LLM call. The body of a CTE is not r: it was bound outside the examples,
- * where calls are allowed. */
+/* True if r contains an LLM call. The bodies of CTEs are not searched: they were bound outside the
+ * examples, where calls are allowed. */
 static bool has_llm_use(rel *r) {
     bool found = false;
     rel_visit v = {.on_use = note_use, .ctx = &found};
@@ -500,8 +501,8 @@ static bool any_volatile(const fields *f) {
     return false;
 }
 
-/* Identifies the examples: a table or view by name, a query or a CTE by the position where it is
- * written. */
+/* Appends what identifies the examples: the name of a table or view, or the position where a query
+ * or CTE is written. */
 static void key_examples(const binder *b, buf *out, const node *examples) {
     int written = examples->pos;
     if (examples->kind == NODE_COLUMN) {
@@ -518,7 +519,7 @@ static void key_examples(const binder *b, buf *out, const node *examples) {
                b->view.p ? b->view.p : "");
 }
 
-/* The effective options: those of the call, else the settings. */
+/* Appends the effective options: those of the call, else the settings. */
 static void key_options(const binder *b, buf *out, const llm_call *call) {
     const settings *s = b->env->settings;
     str model = call->model.n ? call->model : str_from(s->model), stop = str_from(s->stop);
@@ -545,7 +546,7 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
         key_examples(b, &k, examples);
     if (n->returns.given) {
         str name = n->returns.name.name;
-        /* INT and INTEGER are the same; names of TEXT differ, as some are errors */
+        /* INT and INTEGER have one key; synonyms of TEXT have several, as some are errors */
         value_type type;
         if (type_parse(name, &type) && type != TYPE_TEXT)
             name = str_from(type_name(type));
@@ -592,9 +593,9 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     return status;
 }
 
-/* The option that is valid only for a TEXT answer, or NULL. Answers of other types end by
- * themselves and are always the most likely one, so `stop` and a temperature above 0 do nothing
- * to them; max_tokens and temperature => 0 agree with that. */
+/* Returns the option that is valid only for a TEXT answer, or NULL. An answer of another type ends
+ * by itself and is always the likeliest one, so `stop` and a temperature above 0 would have no
+ * effect. max_tokens and temperature => 0 are accepted. */
 static const llm_option *text_option(const node *n, const llm_call *call) {
     for (int i = 0; i < n->options.n; i++) {
         const llm_option *o = n->options.items[i];
@@ -614,7 +615,7 @@ static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
     return ERR_BIND;
 }
 
-/* The call_info of n: one with the same key, or a new one. */
+/* Returns the call_info of n: an existing one with the same key, or a new one. */
 static call_info *call_of(binder *b, const node *n, llm_call *call, const fields *f,
                           const node *examples, value_type used) {
     str key = call_key(b, n, call, f, examples);

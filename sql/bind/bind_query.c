@@ -1,5 +1,6 @@
 /*
- * bind_query.c - queries: WITH, set operations, SELECT, ORDER BY, LIMIT, and subqueries in expressions.
+ * bind_query.c - queries: WITH, set operations, SELECT, ORDER BY, LIMIT, and subqueries in
+ * expressions.
  *
  *   SELECT:  FROM -> filters of WHERE -> [groups, HAVING] -> [windows, QUALIFY] -> steps of the
  *            select list -> PROJECT -> DISTINCT -> SORT -> LIMIT
@@ -13,8 +14,8 @@
 
 /* ---- subqueries ------------------------------------------------------------------------------ */
 
-/* Binds q in a context of its own: it sees the scope around it, but not the steps of the
- * enclosing clause. `inherited` is the guard of each of its calls. */
+/* Binds q in a context of its own: it sees the outer scope, but not the steps of the enclosing
+ * clause. `inherited` is the guard of each of its calls. */
 static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     bind_place before = b->at;
     b->at = (bind_place){
@@ -47,8 +48,9 @@ static void search_guard(rel_visit *v, expr **x) {
     s->found = s->found || expr_mentions(*x, s->id);
 }
 
-/* Binds a subquery in an expression. Its calls read the guard as one BOOLEAN column, so a
- * subquery that is otherwise uncorrelated runs at most three times instead of once per row. */
+/* Binds a subquery in an expression. Its calls read the guard as one BOOLEAN column. So a subquery
+ * that is correlated only by its guard runs at most three times (TRUE, FALSE, NULL) instead of once
+ * per row. */
 static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
     *guard_id = -1;
     if (!b->at.guard)
@@ -123,8 +125,8 @@ static bool has_one_row(const rel *r) {
     return false;
 }
 
-/* More than one row is an error only where the value is needed, so the guard becomes the join
- * condition. */
+/* Binds a scalar subquery. More than one row is an error only where the value is needed, so the
+ * guard becomes the join condition. */
 expr *bind_scalar(binder *b, const node *n) {
     rel *r;
     int guard;
@@ -146,7 +148,7 @@ expr *bind_exists(binder *b, const node *n) {
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
 }
 
-/* A column that is TRUE if a row of r satisfies all of `equal`. */
+/* Returns a column that is TRUE if a row of r satisfies all of `equal`. */
 static expr *mark_step(binder *b, str text, rel *r, int guard, expr **equal, int width) {
     step *s = apply_step(b, JOIN_MARK, text, r, guard);
     s->predicate = expr_chain(b->mem, OP_AND, equal, width);
@@ -177,7 +179,7 @@ expr *bind_in_query(binder *b, const node *n) {
     return mark_step(b, n->query->text, r, guard, equal, width);
 }
 
-/* The text by which a grouped query recognises equal IN lists. */
+/* Returns the text by which a grouped query recognises equal IN lists. */
 static str rows_text(binder *b, expr *const *equal, int n) {
     buf text = {0};
     for (int i = 0; i < n; i++) {
@@ -189,8 +191,8 @@ static str rows_text(binder *b, expr *const *equal, int n) {
     return copy;
 }
 
-/* The common type of the constants that part i is compared with in all rows; TYPE_NULL: they
- * differ, are not constants, or the left side differs. */
+/* Returns the common type of the constants that part i is compared with in all rows. Returns
+ * TYPE_NULL if a value is not a constant, or if the types or the left sides differ. */
 static value_type rows_type(expr *const *equal, int nrows, int width, int i) {
     value_type type = TYPE_NULL;
     for (int k = 0; k < nrows; k++) {
@@ -271,7 +273,8 @@ static int add_limit(binder *b, query *q, rel **r) {
 
 /* ---- SELECT ---------------------------------------------------------------------------------- */
 
-/* The text of an expression as a column name: line breaks and runs of blanks become one blank. */
+/* Returns the text of an expression as a column name: line breaks and runs of blanks become one
+ * blank. */
 static str one_line(binder *b, str s) {
     bool plain = true;
     for (size_t i = 0; i < s.n; i++)
@@ -363,8 +366,8 @@ int bind_select_list(binder *b, const list *items, const scope *s, output **outs
     return status ? status : bind_outputs(b, *outs, *count);
 }
 
-/* The index of the output that ORDER BY names by position or alias; -1: another expression; -2:
- * an error. */
+/* Returns the index of the output that ORDER BY names by position or alias; -1 if it is another
+ * expression; -2 with an error. */
 static int output_of(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind == NODE_LITERAL && n->literal.type == TYPE_INTEGER) {
         if (n->literal.i >= 1 && n->literal.i <= nouts)
@@ -434,7 +437,7 @@ static rel *add_sort(binder *b, rel *r, const ordering *o, const int *ids,
     return rel_sort(b->mem, r, keys, o->n);
 }
 
-/* A PROJECT of the outputs, followed by the sort keys that are not outputs. */
+/* Returns a PROJECT of the outputs, followed by the sort keys that are not outputs. */
 static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, const ordering *o,
                             int *ids, value_type *types) {
     int hidden = 0;
@@ -632,7 +635,7 @@ rel *cast_columns(binder *b, rel *r, const value_type *types) {
     return p;
 }
 
-/* The type of the column; TYPE_NULL for a column that is always NULL. */
+/* Returns the type of the column; TYPE_NULL for a column that is always NULL. */
 static value_type known_type(binder *b, const rel_column *c) {
     return id_of(b, c->id)->is_null ? TYPE_NULL : c->type;
 }
@@ -766,7 +769,8 @@ static int bind_with(binder *b, query *q) {
     return 0;
 }
 
-/* A CTE with a single reference is not shared: the reference becomes a projection. */
+/* Replaces the reference to a CTE by a projection if there is only one, because it need not be
+ * shared. */
 static void unshare(binder *b, const cte_binding *stop) {
     for (cte_binding *c = b->ctes; c && c != stop; c = c->outer) {
         if (c->references != 1 || c->def->sharing == CTE_KEPT)

@@ -3,10 +3,10 @@
  *
  *   first UNION [ALL] recursive …       REL_RECURSIVE(first, recursive over REL_WORKING)
  *
- * A round processes all rows of the previous round, as in psql; sqlite3 takes them one by one. The
- * result is the same, because only filters, projections and joins are allowed above the working rows,
- * and they treat each row independently. Invariant: a recursive part reads its CTE exactly once and
- * contains no LLM call.
+ * A round processes all rows of the previous round, as in psql; sqlite3 processes one row at a
+ * time. The result is the same, because only filters, projections and joins are allowed above the
+ * working rows, and these treat each row independently. Invariant: a recursive part reads its CTE
+ * exactly once and contains no LLM call.
  */
 #include <string.h>
 
@@ -93,7 +93,8 @@ static int count_working(const rel *r, int number) {
     return n;
 }
 
-/* Describes where the working rows are read if that is not allowed; NULL: it is allowed. */
+/* Returns where the working rows are read, as text for an error, if that place is not allowed; else
+ * NULL. */
 static const char *invalid_place(const rel *r, int number) {
     while (r->kind != REL_WORKING) {
         bool in_right = r->right && count_working(r->right, number) > 0;
@@ -167,7 +168,8 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
 
 /* ---- the relation ---------------------------------------------------------------------------- */
 
-/* Casts the recursive part to the column types of the first part, where that loses nothing. */
+/* Casts the recursive part to the column types of the first part; a cast that could lose
+ * information is an error. */
 static int fit_types(binder *b, const query *term, const rel *first, rel **part) {
     rel *r = *part;
     value_type *types = ARENA_ARRAY(b->mem, value_type, first->ncols);
@@ -202,7 +204,7 @@ static int bind_part(binder *b, cte_binding *c, query *q, int at, const rel *fir
     return status ? status : fit_types(b, term, first, out);
 }
 
-/* Binds the terms from `at` on, the recursive ones, which read c->working. */
+/* Binds the recursive terms, those from index `at` on, which read c->working. */
 static int bind_parts(binder *b, cte_binding *c, query *q, int at, rel *first, rel **out) {
     *out = NULL;
     for (int i = at; i < q->terms.n; i++) {

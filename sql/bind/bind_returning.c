@@ -4,9 +4,9 @@
  *   a written row   rowid | column 1 … n | FROM's column 1 … f | step 1 … m
  *
  * Its expressions are evaluated after a row is written, when a generated key and the result of ON
- * CONFLICT are known. LLM calls and subqueries in them are steps of the query for the rows to write,
- * so that no model runs while other writers wait. Invariant: no step reads a value that is known only
- * after writing.
+ * CONFLICT are known. LLM calls and subqueries in them are steps of the query for the rows to
+ * write, so that no model runs while other writers wait. Invariant: no step reads a value that is
+ * known only after writing.
  */
 #include "bind_int.h"
 
@@ -16,13 +16,13 @@ typedef struct id_range {
     bool found;
 } id_range;
 
-/* Fills *row with the columns under the ids of the query. The columns that INSERT may generate
- * (the key) or DO UPDATE may change get new ids, the range *made. */
+/* Fills *row with the columns of a written row, under their ids in the query. Columns that INSERT
+ * may generate (the key) or DO UPDATE may change get new ids, the range *made. */
 static void written_row(binder *b, const sql_stmt *s, str alias, const scope *from, scope *row,
                         id_range *made) {
     const table_def *t = s->table;
     bool insert = s->kind == STMT_INSERT, named = false;
-    const rel_column *cols = s->query->cols + !insert; /* after the rowid */
+    const rel_column *cols = s->query->cols + !insert; /* without the rowid of UPDATE and DELETE */
     *made = (id_range){.low = b->next_id};
     int rowid = insert ? new_id(b) : s->query->cols[0].id;
     for (int i = 0; i < t->ncolumns; i++) {
@@ -52,7 +52,8 @@ static void search_expr(rel_visit *v, expr **x) {
     expr_columns(*x, search_id, v->ctx);
 }
 
-/* Puts the steps on the query for the rows to write; its columns keep their positions. */
+/* Adds the steps above the query for the rows to write; the query's columns keep their
+ * positions. */
 static int place_steps(binder *b, const list *items, lift *steps, id_range *made, sql_stmt *s) {
     if (steps->steps.n == 0)
         return 0;
@@ -71,7 +72,8 @@ static int place_steps(binder *b, const list *items, lift *steps, id_range *made
     return ERR_UNSUPPORTED;
 }
 
-/* A projection of all columns, so that the query ends in a PROJECT whose columns are in order. */
+/* Returns a projection of all columns, so that the query ends in a PROJECT whose columns are in
+ * order. */
 static rel *project_all(binder *b, rel *r) {
     rel *p = rel_project(b->mem, r, r->ncols);
     for (int i = 0; i < p->ncols; i++) {

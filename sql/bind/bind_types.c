@@ -1,8 +1,8 @@
 /*
  * bind_types.c - type conversions: which are implicit, which need CAST.
  *
- * Numeric types are ordered BOOLEAN < INTEGER < REAL. A literal takes the type of its context if its
- * value allows it; a column never changes class (TEXT, number, BLOB) without CAST. Invariant: a
+ * Numeric types are ordered BOOLEAN < INTEGER < REAL. A literal takes the type of its context if
+ * its value allows it; a column never changes class (TEXT, number, BLOB) without CAST. Invariant: a
  * literal NULL, or a column that is always NULL, takes the type of its context.
  */
 #include <math.h>
@@ -18,7 +18,7 @@ bool is_untyped_null(binder *b, const expr *x) {
     return expr_is_null(x) || (x->kind == EXPR_COLUMN && id_of(b, x->column.id)->is_null);
 }
 
-/* A typed NULL; a copy, because the literal may be shared. */
+/* Returns a NULL of the type; a copy of x, because the literal may be shared. */
 static expr *null_as(binder *b, expr *x, value_type type) {
     if (x->type == type)
         return x;
@@ -87,7 +87,7 @@ expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what) {
     return NULL;
 }
 
-/* An operand of arithmetic: BOOLEAN counts as 0 and 1, a text literal as the number it spells. */
+/* Converts an operand of arithmetic: BOOLEAN to 0 or 1, a text literal to the number it spells. */
 expr *to_number(binder *b, expr *x, const char *what) {
     if (is_untyped_null(b, x))
         return null_as(b, x, TYPE_INTEGER);
@@ -134,8 +134,8 @@ expr *to_condition(binder *b, expr *x) {
 
 /* ---- comparisons ----------------------------------------------------------------------------- */
 
-/* Converts a literal to the type it is compared with if that is exact, since comparing equal
- * types is faster. Other pairs stay: value_compare is exact across numeric types. */
+/* Converts a literal to the type it is compared with, if the conversion is exact, because comparing
+ * equal types is faster. Other literals stay: value_compare is exact across numeric types. */
 static void align_number(binder *b, expr **literal, value_type other) {
     expr *x = *literal;
     if (!is_literal(x) || x->type == other)
@@ -196,7 +196,8 @@ int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len
     }
     if (tx == ty)
         return 0;
-    /* Not with BLOB: a number literal would convert by its spelling, which is never intended. */
+    /* BLOBs are excluded: a number literal would be converted by its spelling, which is never
+     * intended. */
     expr **literal = is_literal(*y) ? y : is_literal(*x) ? x : NULL;
     if (literal && tx != TYPE_BLOB && ty != TYPE_BLOB) {
         value_type other = literal == y ? tx : ty;
@@ -211,7 +212,7 @@ int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len
     return cannot_compare(b, *x, *y, pos, len);
 }
 
-/* Types untyped calls as numbers if another operand is a number. */
+/* Makes LLM calls without RETURNS numbers if another operand is a number. */
 static void ask_for_numbers(binder *b, expr **xs, int n) {
     const expr *number = NULL;
     for (int i = 0; i < n && !number; i++)
@@ -222,14 +223,13 @@ static void ask_for_numbers(binder *b, expr **xs, int n) {
             xs[i] = expr_cast(b->mem, xs[i], number->type);
 }
 
-/* Finds one type for all operands (CASE, COALESCE, IN, VALUES): the highest numeric type or the
- * one common class; literals adapt to the others. */
+/* Finds one type for all operands (of CASE, COALESCE, IN, VALUES): the highest numeric type, or the
+ * one class that all have. Literals adapt to the other operands. */
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     value_type t = TYPE_NULL;
     const expr *first = NULL;
     ask_for_numbers(b, xs, n);
-    for (int pass = 0; pass < 2 && t == TYPE_NULL;
-         pass++) /* literals count only if there is nothing else */
+    for (int pass = 0; pass < 2 && t == TYPE_NULL; pass++) /* pass 1 finds a type among literals */
         for (int i = 0; i < n; i++) {
             if (is_untyped_null(b, xs[i]) || (is_literal(xs[i]) && pass == 0))
                 continue;
@@ -249,7 +249,8 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
             xs[i]->type > t)
             t = xs[i]->type;
     for (int i = 0; i < n; i++) {
-        if (t == TYPE_NULL) { /* only NULLs: the context of the whole decides */
+        /* only NULLs: the context of the whole expression determines the type */
+        if (t == TYPE_NULL) {
             xs[i] = null_as(b, xs[i], TYPE_NULL);
             continue;
         }

@@ -4,10 +4,10 @@
  *   VALUES (1, LLM('p', 'a' AS x)), (2, LLM('p', 'b' AS x))
  *     -> PROJECT #1, LLM#3 over LLM 'p' (x: #2) over VALUES (1, 'a'), (2, 'b')
  *
- * Consecutive rows that differ only in named fields of their LLM calls and in columns without calls
- * form one part: the differing values become columns of constant rows, and the expressions of the first
- * row are bound once over them, so that the prompts of all rows form one batch. Invariant: parts keep
- * the order written. A row with a subquery is a part of its own.
+ * Consecutive rows form one part if they differ only in named fields of their LLM calls and in
+ * columns without calls. The differing values become columns of constant rows. The expressions of
+ * the first row are bound once over these rows, so that the prompts of all rows form one batch.
+ * Invariant: parts keep the order written. A row with a subquery is a part of its own.
  */
 #include "bind_int.h"
 
@@ -107,7 +107,7 @@ static int count_same_shape(const list *rows, int first) {
 /* A varying value that becomes a column of the constant rows: a whole cell or a field of a call. */
 typedef struct varying_value {
     const node *value;
-    int cell; /* index of the cell; -1: a field */
+    int cell; /* index of the cell in its row; -1: the value is a field of a call */
     str name;
 } varying_value;
 
@@ -137,7 +137,8 @@ static list find_varying(binder *b, const list *row) {
     return varying;
 }
 
-/* Binds the varying values of one row. *fit: the fields have the types of the rows before. */
+/* Binds the varying values of one row. *fit is set to whether the fields have the same types as in
+ * the rows before. */
 static int bind_varying(binder *b, const list *varying, cell_binder *cell, void *ctx, expr **out,
                         value_type *types, bool *fit) {
     *fit = true;
@@ -172,7 +173,8 @@ static int unify_varying(binder *b, const list *varying, expr ***rows, int nrows
     return 0;
 }
 
-/* A copy of n with columns for its varying fields, in the order of find_fields. */
+/* Returns a copy of n in which columns of `source` replace the varying fields, in the order of
+ * find_fields. */
 static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
     node *copy = ARENA_NEW(b->mem, node);
     *copy = *n;
@@ -194,14 +196,16 @@ static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* A column of NULLs stays a literal, as its type is still open. */
+/* Returns column `at` of the constant rows. A column of NULLs stays a literal, as its type is still
+ * open. */
 static expr *source_cell(binder *b, const rel *source, int at) {
     const rel_column *c = &source->cols[at];
     return c->type ? expr_column(b->mem, c->id, c->type, c->name)
                    : expr_literal(b->mem, value_null());
 }
 
-/* Binds *n equal rows from `first` as one part; reduces *n where the type of a field changes. */
+/* Binds the *n rows from `first`, which have equal shape, as one part. Reduces *n to the rows
+ * before the type of a field changes. */
 static int bind_same_shape(binder *b, const list *rows, int first, int *n, cell_binder *cell,
                            void *ctx, values_part *part) {
     const list *row = rows->items[first];
@@ -270,7 +274,7 @@ rel *bind_union_all(binder *b, rel *l, rel *r) {
     return u;
 }
 
-static rel *union_all(binder *b, rel **parts, int n) { /* balanced, in order */
+static rel *union_all(binder *b, rel **parts, int n) { /* a balanced tree; keeps the order */
     if (n == 1)
         return parts[0];
     rel *l = union_all(b, parts, n / 2), *r = union_all(b, parts + n / 2, n - n / 2);
@@ -309,7 +313,7 @@ rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *col
         name_columns(b, done[i], cols);
         for (int k = 0; k < ncols; k++) {
             done[i]->project.exprs[k] = (rel_expr){parts[i].cells[k], done[i]->cols[k].id};
-            if (nparts == 1) /* otherwise the column mixes several calls */
+            if (nparts == 1) /* a column over several parts mixes answers of several calls */
                 id_copy(b, done[i]->cols[k].id, parts[i].cells[k]);
         }
     }

@@ -1,8 +1,8 @@
 /*
  * bind_views.c - checks that a change of tables or views leaves the other views valid.
  *
- * A view is stored as text and bound wherever it is used. Invariant: a change that would make a view
- * invalid is an error that names the view; a view that is already invalid blocks nothing.
+ * A view is stored as text and bound wherever it is used. Invariant: a change that would make a
+ * view invalid is an error that names the view; a view that is already invalid blocks nothing.
  */
 #include <string.h>
 
@@ -47,7 +47,7 @@ int views_allow_table(binder *b, const table_def *old, const table_def *changed,
     for (int i = 0; i < now->ntables; i++) {
         const table_def *t = &now->tables[i];
         if (changed && str_compare_nocase(changed->name, t->name) < 0) {
-            /* tables are sorted by name, and the name may be new */
+            /* tables are sorted by name, and `changed` may have a new name */
             tables[after.ntables++] = *changed;
             changed = NULL;
         }

@@ -4,10 +4,10 @@
  *   rows or groups -> steps of the windows -> WINDOW … WINDOW -> QUALIFY -> select list
  *
  * The window functions of the select list, QUALIFY and ORDER BY are found and bound before these
- * clauses; when such a clause is bound, each is a column. Equal functions are computed once. A function
- * shares the node and the sort of another one whose keys begin with its own. Invariant: a window sees
- * all rows that pass WHERE and HAVING, even if the function occurs inside CASE, so its parts have only
- * the guard of the query.
+ * clauses, which then read each function as a column. Equal functions are computed once. A function
+ * whose keys are a prefix of another function's keys shares that function's node and sort.
+ * Invariant: a window sees all rows that pass WHERE and HAVING, even if the function occurs inside
+ * CASE. So its keys, arguments and filter have only the guard of the query.
  */
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int fail_bound(binder *b, const bound_spec *s, const char *message) {
     return fail(b, ERR_BIND, s->pos, s->len, "%s", message);
 }
 
-/* Binds the offset of a frame: a constant that is not negative, with `whole` a whole number. */
+/* Binds the offset of a frame: a constant that is not negative and, if `whole`, a whole number. */
 static int offset_value(binder *b, const bound_spec *s, bool whole, value *out) {
     expr *x = bind_constant(b, s->offset, "the offset of a frame");
     if (!x)
@@ -43,8 +43,8 @@ static int offset_value(binder *b, const bound_spec *s, bool whole, value *out) 
     return negative ? fail_bound(b, s, "the offset of a frame cannot be negative") : 0;
 }
 
-/* The offset in the type of the key. For INTEGER keys 1.5 is rounded down if the frame extends
- * from this bound towards the current row, else up. */
+/* Converts the offset to the type of the key. For INTEGER keys 1.5 is rounded down if the frame
+ * extends from this bound towards the current row, else up. */
 static value distance(value v, value_type key, bool inwards) {
     if (key == TYPE_REAL)
         return value_real(v.type == TYPE_REAL ? v.r : (double)v.i);
@@ -141,7 +141,7 @@ static int bind_keys(binder *b, const window_spec *s, const bound_window *base, 
     return status;
 }
 
-/* Checks that a window based on a named one only adds clauses that the named one lacks. */
+/* Checks that a window based on a named window only adds clauses that the named window lacks. */
 static int check_base(binder *b, const window_spec *s, const window_spec *base) {
     int n = (int)s->base.name.n;
     const char *name = s->base.name.p;
@@ -157,8 +157,8 @@ static int check_base(binder *b, const window_spec *s, const window_spec *base) 
     return ERR_BIND;
 }
 
-/* Binds the keys of a window, once per window. depth: number of names followed, to detect
- * cycles. */
+/* Binds the keys of a window, once per window. `depth` is the number of window names followed so
+ * far, to detect cycles. */
 static bound_window *bind_window(binder *b, windowing *w, const window_spec *s, int depth) {
     for (int i = 0; i < w->windows.n; i++)
         if (((bound_window *)w->windows.items[i])->spec == s)
@@ -184,7 +184,7 @@ static bound_window *bind_window(binder *b, windowing *w, const window_spec *s, 
     return made;
 }
 
-/* The frame of OVER, or of the window it names. */
+/* Returns the frame of OVER, or of the window that OVER names. */
 static const frame_spec *frame_of(binder *b, const windowing *w, const window_spec *s) {
     if (!s->is_name)
         return s->frame;
@@ -214,8 +214,8 @@ static int bind_aggregate_over(binder *b, const node *n, rel_window *w) {
     return status;
 }
 
-/* Binds the arguments of lag(x, offset, default), nth_value(x, n), ntile(n) and the like; counts
- * are INTEGER. */
+/* Binds the arguments of lag(x, offset, default), nth_value(x, n), ntile(n) and similar functions.
+ * Arguments that are counts are INTEGER. */
 static int bind_arguments(binder *b, const node *n, rel_window *w) {
     const function_info *info = window_of(w->kind);
     int count = w->kind == WINDOW_NTILE ? 0 : 1;
@@ -268,7 +268,8 @@ static int bind_parts(binder *b, const node *n, rel_window *w) {
     return bind_arguments(b, n, w);
 }
 
-/* Volatile expressions are equal only if they are the same node: that of a named window. */
+/* True if x and y are equal. Volatile expressions are equal only if they are the same node, that of
+ * a named window. */
 static bool same_value(const expr *x, const expr *y) {
     return x == y || (x && expr_equal(x, y) && !expr_is_volatile(x));
 }
@@ -353,8 +354,8 @@ static int bind_function(binder *b, windowing *w, const node *n) {
     return 0;
 }
 
-/* Binds the window functions in n, except inside aggregates and other window functions, whose
- * binding reports them as errors. */
+/* Binds the window functions in n. Does not search aggregates and other window functions: binding
+ * those reports a window function inside them as an error. */
 static int bind_functions(binder *b, windowing *w, const node *n) {
     agg_kind kind;
     if (n->kind == NODE_CALL && n->over)
@@ -470,8 +471,8 @@ static bool sort_serves(const bound_window *by, const window_function *f) {
     return same_keys(by->keys + n, f->over->keys + n, order, true);
 }
 
-/* Adds a WINDOW node for the unplaced function with the most keys and all others that its sort
- * sort_serves, then recurses for the rest. */
+/* Adds a WINDOW node for the unplaced function with the most keys and for all other functions that
+ * its sort serves (sort_serves). Then recurses for the remaining functions. */
 static rel *place_node(binder *b, windowing *w, bool *placed, rel *r) {
     int longest = -1, n = 0;
     rel_window *functions = ARENA_ARRAY(b->mem, rel_window, w->functions.n);

@@ -1,10 +1,10 @@
 /*
- * lift.c - LLM calls and subqueries lifted out of the expressions of a clause: steps with guards, which
- * become REL_LLM and REL_APPLY nodes below the clause.
+ * lift.c - LLM calls and subqueries lifted out of the expressions of a clause: steps with guards,
+ * which become REL_LLM and REL_APPLY nodes below the clause.
  *
- * Equal calls of one clause are one step with their guards joined by OR, unless two calls would then
- * depend on each other. Invariant: the guard and the arguments of a step refer only to columns of the
- * clause's input and of steps that can be placed before it.
+ * Equal calls of one clause are one step with their guards joined by OR, unless two steps would
+ * then depend on each other. Invariant: the guard and the arguments of a step refer only to columns
+ * of the clause's input and of steps that can be placed before it.
  */
 #include "bind_int.h"
 
@@ -181,7 +181,7 @@ static bool is_ready(const lift *l, const step *s) {
     return true;
 }
 
-/* r with one more column. */
+/* Returns r with one more column, computed by x. */
 static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
     rel *p = rel_project(b->mem, r, r->ncols + 1);
     for (int i = 0; i < r->ncols; i++) {
@@ -194,8 +194,8 @@ static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
     return p;
 }
 
-/* Evaluates a volatile left operand of IN once per row, in a column of its own, however many
- * rows it is compared with. */
+/* Evaluates a volatile left operand of IN in a new column, once per row, so that all comparisons
+ * with the row see the same value. */
 static expr *project_volatile_operands(binder *b, rel **r, expr *p) {
     expr *x = p->args[0], *y = p->args[1];
     if (!expr_is_volatile(p))

@@ -1,10 +1,11 @@
 /*
  * llm_type.c - the type of an LLM call's answer: declared by RETURNS, or inferred from its uses.
  *
- * The texts that a call without RETURNS is compared with, anywhere in the statement, are its answers
- * (ENUM); a call compared with numbers is REAL, one used as a condition BOOLEAN. While the uses are not
- * yet known the call is bound as TEXT, which is also the type of an ENUM: its answers are filled in
- * after binding. Only if a REAL or BOOLEAN call was bound as TEXT is the statement bound again.
+ * The texts that a call without RETURNS is compared with, anywhere in the statement, are its
+ * answers (ENUM). A call compared with numbers is REAL, a call used as a condition is BOOLEAN.
+ * Until its uses are known the call is bound as TEXT, which is also the result type of an ENUM; the
+ * answers of an ENUM are filled in after binding. Only if a REAL or BOOLEAN call was bound as TEXT
+ * is the statement bound again.
  */
 #include <string.h>
 
@@ -14,7 +15,8 @@ enum { MAX_LITERALS = 1000 };
 
 /* ---- complements ----------------------------------------------------------------------------- */
 
-/* The other answer if a call is compared with only one. The affirmative is first. */
+/* Pairs of opposite answers, the affirmative first. If a call is compared with only one answer of a
+ * pair, the other one is added. */
 static const char *const pairs[][2] = {
     {"yes", "no"},
     {"true", "false"},
@@ -50,7 +52,7 @@ static char upper(char c) {
     return (char)(c >= 'a' && c <= 'z' ? c - 32 : c);
 }
 
-/* `word` in the case of `like`: YES, Yes or yes. */
+/* Returns `word` in the case of `like`: YES, Yes or yes. */
 static str in_case_of(arena *a, const char *word, str like) {
     bool all = like.n > 1 || (like.n == 1 && upper(like.p[0]) == like.p[0]),
          first = like.p[0] >= 'A' && like.p[0] <= 'Z';
@@ -83,7 +85,7 @@ static int fail_type(binder *b, const llm_type *t, const char *message, const ch
     return ERR_BIND;
 }
 
-/* An answer ends at a line break and is never empty. */
+/* True if the text can be an answer: an answer ends at a line break and is never empty. */
 static bool is_one_line(str answer) {
     return answer.n > 0 && utf8_valid(answer) && !memchr(answer.p, '\n', answer.n);
 }
@@ -136,7 +138,8 @@ static void returns_boolean(binder *b, llm_call *call) {
     call->literals[1] = STR("no");
 }
 
-/* Date types are TEXT, but nothing constrains the model to write a date. */
+/* True for the names of date types. They mean TEXT, but nothing would make the model write a
+ * date. */
 static bool is_date(str name) {
     static const char *const names[] = {"DATE", "TIME", "TIMESTAMP", "DATETIME"};
     for (size_t i = 0; i < BASE_COUNT(names); i++)
@@ -214,7 +217,7 @@ static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
     return ERR_BIND;
 }
 
-/* The type of a call without RETURNS: TEXT unless its uses imply another. */
+/* Sets the type of a call without RETURNS: TEXT, unless its uses imply another type. */
 static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
     bool texts = uses->literals.n + uses->fallbacks.n > 0;
     if (texts + uses->number + uses->boolean > 1) {
@@ -279,7 +282,7 @@ void llm_note_type(binder *b, const call_info *info, value_type type) {
     *used = true;
 }
 
-/* The calls and literals that the value of an expression may come from unchanged. */
+/* The LLM calls and text literals whose value an expression may return unchanged. */
 typedef struct sources {
     list calls; /* of call_info* */
     list texts; /* of str*: literals */
@@ -347,8 +350,8 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
     return open && type_is_number(with->type) && !type_is_number(x->type);
 }
 
-/* A comparison with a text that is not one of the declared answers is always false: reported as
- * an error, with the nearest answer as a hint. */
+/* Reports an error if a call is compared with a text that is not one of its declared answers,
+ * because that is always false. The nearest answer is the hint. */
 bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     call_info *info = llm_info_of(b, call);
     if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||

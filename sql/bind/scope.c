@@ -221,8 +221,8 @@ static bool fail_comma_table(binder *b, const node *n) {
     return true;
 }
 
-/* Reports a reference of a recursive CTE to the outer query: (WITH RECURSIVE r AS (SELECT t.a …)
- * …). */
+/* Reports a reference from a recursive CTE to the query outside it: (WITH RECURSIVE r AS (SELECT
+ * t.a …) …). */
 static bool fail_recursion_outer(binder *b, const node *n) {
     bool failed = false;
     for (const scope *s = b->recursion_outer; s; s = s->outer)

@@ -1,8 +1,8 @@
 /*
  * ast.c - constructors of the syntax tree, called by the grammar.
  *
- * Invariant: every node has its span of text and its depth; a node deeper than AST_MAX_DEPTH ends the
- * parse with ERR_LIMIT. The binder interprets the tree. Only what the spelling determines is
+ * Invariant: every node has its span of text and its depth; a node deeper than AST_MAX_DEPTH ends
+ * the parse with ERR_LIMIT. The binder interprets the tree. Only what the spelling determines is
  * interpreted here: values of literals, flat chains of AND, OR and ||, negated operators such as
  * NOT IN.
  */

@@ -1,9 +1,9 @@
 /*
- * ast_int.h - the syntax tree, which the grammar builds and the binder reads, and the parser's state.
+ * ast_int.h - the syntax tree, which the grammar builds and the binder reads, and the parser's
+ * state.
  *
- * Names are as written and unresolved. All nodes live in the statement's arena.
- * Invariant: no tree is deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so that walks
- * may recurse.
+ * Names are as written and unresolved. All nodes live in the statement's arena. Invariant: no tree
+ * is deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so that walks may recurse.
  */
 #ifndef KVASIR_AST_INT_H
 #define KVASIR_AST_INT_H

@@ -1,9 +1,9 @@
 /*
- * text.c - functions on the text of statements: end of a statement, token classes, and an error's line
- * with a caret.
+ * text.c - functions on the text of statements: end of a statement, token classes, and an error's
+ * line with a caret.
  *
- * It uses only the lexer, so it also works on text that cannot be parsed. Positions are byte offsets,
- * columns are terminal cells.
+ * It uses only the lexer, so it also works on text that cannot be parsed. Positions are byte
+ * offsets, columns are terminal cells.
  */
 #include <string.h>
 

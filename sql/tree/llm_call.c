@@ -1,6 +1,6 @@
 /*
- * llm_call.c - properties of bound LLM calls: result type, field order, whether two calls can share a
- * prompt prefix.
+ * llm_call.c - properties of bound LLM calls: result type, field order, whether two calls can share
+ * a prompt prefix.
  */
 #include <string.h>
 

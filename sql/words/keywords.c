@@ -1,8 +1,8 @@
 /*
  * keywords.c - the table of keywords, for the lexer, completion, hints and messages.
  *
- * Invariant: the table is sorted by name (checked by tests/unit/test_sql_text.c), and each word is a
- * token of grammar.y (checked by the compiler).
+ * Invariant: the table is sorted by name (checked by tests/unit/test_sql_text.c), and each word is
+ * a token of grammar.y (checked by the compiler).
  */
 #include <ctype.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * settings.c - parsing and printing of settings, from the table SQL_SETTINGS.
  *
- * Invariant: a settings struct holds valid values only; its TEXT members are never NULL and owned by
- * it. A statement reads a copy, so SET never changes a running statement.
+ * Invariant: a settings struct holds valid values only; its TEXT members are never NULL and owned
+ * by it. A statement reads a copy, so SET never changes a running statement.
  */
 #include <math.h>
 #include <stdio.h>
