@@ -719,8 +719,8 @@ struct sql_stmt {
     conflict_action on_conflict;
     int nconflict;
     int *conflict_columns;
-    /* DO UPDATE SET: new value per table column; NULL: unchanged. Slots: the existing row has [0,
-     * n), the excluded row [n, 2n). */
+    /* DO UPDATE SET: new value per table column; NULL: unchanged. Slots [0, n) are the existing
+     * row, slots [n, 2n) the excluded row. */
     expr **conflict_set;
     expr *conflict_where;
     bool update_from; /* UPDATE … FROM: a target row that `query` returns twice is an error */
@@ -785,7 +785,7 @@ typedef struct sql_tree {
     /* Needs a write transaction: changes tables or the catalog, or is EXPLAIN ANALYZE of such a
      * statement. */
     bool writes;
-    bool calls_model;    /* contains LLM calls, not counting those in the views it reads */
+    bool calls_model;    /* contains LLM calls; calls in the views that it reads do not count */
     bool mentions_rowid; /* a column reference is named rowid, in upper or lower case */
 } sql_tree;
 

@@ -76,7 +76,7 @@ static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
     return status ? fail_setting(b, &problem, a->name.pos, a->name.len) : 0;
 }
 
-/* SHOW name is SELECT * FROM kvasir_name, for every system table. */
+/* Binds SHOW name as SELECT * FROM kvasir_name, for every system table. */
 static int bind_show_rows(binder *b, const ast *a, str table, sql_stmt *s) {
     node star = {.kind = NODE_STAR, .pos = a->name.pos, .len = a->name.len};
     select_item item = {.value = &star};
@@ -155,8 +155,8 @@ static int bind_clear(binder *b, const ast *a, sql_stmt *s) {
     return 0;
 }
 
-/* WARM t USING LLM(…) computes the KV of the prompts of SELECT LLM(…) FROM t; PIN keeps it in
- * the cache under the name of t. */
+/* Binds WARM t USING LLM(…), which computes the KV of the prompts of SELECT LLM(…) FROM t. PIN also
+ * keeps this KV in the cache, under the name of t. */
 static int bind_warm(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_WARM;
     s->name = a->name.name;

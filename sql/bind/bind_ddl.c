@@ -310,8 +310,8 @@ static bool any_column(const node *n, column_says says, str name) {
     return false;
 }
 
-/* Returns the text of the first CHECK that has a column for which `says` is true, without the CHECK
- * of column `skip`; n = 0 if there is none. */
+/* Returns the text of the first CHECK that has a column for which `says` is true; n = 0 if there is
+ * none. The CHECK of column `skip` is not searched. */
 static str find_check(binder *b, const table_def *t, int skip, column_says says, str name) {
     for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
         str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];

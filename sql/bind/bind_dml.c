@@ -4,8 +4,8 @@
  *
  * The query of INSERT returns all columns of the table in table order, cast, with defaults filled
  * in. The query of UPDATE returns the rowid and all new values, the query of DELETE the rowid.
- * Invariant: exec evaluates CHECKs but never a DEFAULT or a column type. bind_returning.c appends
- * the columns of RETURNING.
+ * Invariant: exec evaluates CHECKs, but neither evaluates a DEFAULT nor converts to a column type.
+ * bind_returning.c appends the columns of RETURNING.
  */
 #include <string.h>
 

@@ -299,7 +299,7 @@ static expr *bind_comparison(binder *b, const node *n) {
     return comparison(b, n->op, l, r, n);
 }
 
-/* x IS TRUE accepts numbers, as conditions do; x IS NULL accepts any type. */
+/* Binds IS. x IS TRUE accepts numbers, as conditions do; x IS NULL accepts any type. */
 static expr *bind_is(binder *b, const node *n) {
     if (has_row(n))
         return bind_row_comparison(b, n);
@@ -481,7 +481,7 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
     return true;
 }
 
-/* (a, b) < (c, d): a <= c AND (a < c OR b < d). */
+/* Binds (a, b) < (c, d) as a <= c AND (a < c OR b < d). */
 static expr *bind_row_order(binder *b, const node *n) {
     int count = n->args[1]->nargs;
     bool less = n->op == OP_LT || n->op == OP_LE;
@@ -555,10 +555,10 @@ static expr *listed_values(binder *b, expr *const *equal, int nrows, int width, 
     return in;
 }
 
-/* (a, b) IN ((1, 2), (3, 4)) becomes (a = 1 AND b = 2) OR (a = 3 AND b = 4), preceded by the weaker
- * a IN (1, 3) AND b IN (2, 4) for indexes. A long list becomes a hash lookup, like IN (VALUES …).
- * The weaker conditions are then added only if `searched`: the context needs only the rows for
- * which the result is true. */
+/* Binds (a, b) IN ((1, 2), (3, 4)) as (a = 1 AND b = 2) OR (a = 3 AND b = 4), preceded by the
+ * weaker a IN (1, 3) AND b IN (2, 4) for indexes. A long list becomes a hash lookup, like IN
+ * (VALUES …). The weaker conditions are then added only if `searched`: the context needs only the
+ * rows for which the result is true. */
 static expr *bind_row_in(binder *b, const node *n, bool searched) {
     enum { HASHED_ROWS = 32 }; /* with fewer rows, comparing costs less than hashing */
     const node *l = n->args[0];
@@ -599,7 +599,7 @@ static expr *bind_row_in(binder *b, const node *n, bool searched) {
 
 /* ---- CASE ------------------------------------------------------------------------------------ */
 
-/* CASE x WHEN v … becomes CASE WHEN x = v …, with x evaluated once. The guard of a branch is that
+/* Binds CASE x WHEN v … as CASE WHEN x = v …, with x evaluated once. The guard of a branch is that
  * its condition is true and the conditions before it were not true. */
 static expr *bind_case(binder *b, const node *n) {
     int at = n->has_operand ? 1 : 0, branches = (n->nargs - at - (n->has_else ? 1 : 0)) / 2;

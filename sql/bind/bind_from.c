@@ -399,8 +399,8 @@ static void flatten_and(binder *b, const node *n, list *out) {
         list_add(b->mem, out, (void *)(uintptr_t)n);
 }
 
-/* A conjunct without steps can become part of a join; a conjunct with steps becomes a filter above
- * it. */
+/* Binds conjuncts one by one: a conjunct without steps can become part of a join, a conjunct with
+ * steps becomes a filter above the join. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) {
     list nodes = {0};
     flatten_and(b, where, &nodes);

@@ -2,10 +2,10 @@
  * bind_int.h - the binder's internals: scopes, lifted LLM calls and subqueries, and the functions
  * that bind each part of a statement.
  *
- * A clause is bound in three steps: its expressions are bound, which leaves LLM calls and
- * subqueries in b->at.lift as *steps* and refers to their columns; lift_place puts the steps as
- * nodes above the clause's input; the clause's own node goes on top. Binding functions return NULL
- * or non-zero after filling b->e.
+ * A clause is bound in three steps. Its expressions are bound: LLM calls and subqueries become
+ * *steps* in b->at.lift, and the expressions read the columns of these steps. Then
+ * lift_place adds the steps as nodes above the clause's input. Then the clause's own node is added.
+ * Binding functions return NULL or non-zero after filling b->e.
  *
  * Queries contain expressions and expressions contain queries, so the nine files that bind their
  * parts call each other. The other files either only call these nine (bind.c, bind_ddl.c,
@@ -48,7 +48,7 @@ struct step {
     expr *predicate;
     int mark_id, value_id;
     bool mark_null;
-    /* is_apply: the rows that need the subquery; its LLM calls read this as column guard_id */
+    /* is_apply: true for the rows that need the subquery; its calls read this as column guard_id */
     expr *guard;
     int guard_id;
     /* computed above the groups, although its arguments still refer to columns of the groups'
@@ -261,9 +261,10 @@ expr *to_condition(binder *b, expr *x);
 /* Converts x to `type`. A literal is converted now, or is an error; anything else is converted at
  * run time. `what` names the context in errors. */
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
-/* Converts x to a value of column c; a value that would not survive without loss is an error. */
+/* Converts x to the type of column c. A conversion that would lose information is an error. */
 expr *to_column(binder *b, expr *x, const column_def *c);
-/* Like to_type, but reports an error if the types allow loss. */
+/* Converts x to `type` where no CAST is needed: an untyped NULL, a literal whose value allows it,
+ * or a number to a higher numeric type. Anything else is an error. */
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what);
 expr *to_number(binder *b, expr *x, const char *what);
 int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len);
@@ -325,8 +326,8 @@ expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
 int subquery(binder *b, query *q, rel **out);
-/* Binds a query in FROM. Unlike those of subquery(), its calls inherit the guard of the outer
- * query. */
+/* Binds a query in FROM. Its calls inherit the guard of the outer query; the calls of subquery() do
+ * not. */
 int derived_query(binder *b, query *q, rel **out);
 /* Applies the column names of AS t(a, b). Too many names are an error. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
@@ -358,7 +359,7 @@ rel *bind_union_all(binder *b, rel *l, rel *r);
 step *lift_use(binder *b, lift *l, call_info *info, expr **args);
 /* Adds the steps of `l` as nodes above r, each after the steps that it reads. */
 rel *lift_place(binder *b, lift *l, rel *r);
-/* Makes the answers of `l` available to expressions bound later in the scope. */
+/* Lets expressions of the scope that are bound later use the answers of `l`. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
 /* Returns the call of `l` or of s->computed that column `id` answers, or NULL. */
@@ -401,8 +402,8 @@ int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
 /* bind_returning.c: binds RETURNING after s->query. `alias` is the name of the target table. `from`
- * has the columns of an UPDATE's FROM, or is NULL; those that RETURNING mentions are the last
- * columns of the query. */
+ * has the columns of an UPDATE's FROM, or is NULL. The columns of `from` that RETURNING mentions
+ * are the last columns of the query. */
 /* also true if RETURNING has a subquery */
 bool returning_mentions(const ast *a, const scope_column *c);
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
@@ -420,7 +421,7 @@ int views_allow_table(binder *b, const table_def *old, const table_def *changed,
 int views_allow_view(binder *b, const view_def *old, const view_def *changed, ident place);
 bool is_system_table(const binder *b, str name); /* a read-only table */
 int find_table(binder *b, ident name, const table_def **out);
-/* returns its index, or -1 with an error */
+/* Returns the column's index, or -1 with an error. */
 int find_column(binder *b, const table_def *t, ident name);
 int find_columns(binder *b, const table_def *t, const list *names, int **out);
 /* Binds a condition over one row of a table, without LLM calls and subqueries. `refuse` names the
@@ -430,7 +431,7 @@ expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse)
 void set_slots(expr *x, const scope *s);
 void table_scope(binder *b, const table_def *t, str alias, scope *s);
 int bind_checks(binder *b, const table_def *t, sql_stmt *s);
-/* *out is NULL without an error if the column has no DEFAULT. */
+/* Binds the DEFAULT of a column. *out is NULL, without an error, if the column has none. */
 int bind_default(binder *b, const column_def *c, expr **out);
 int bind_default_node(binder *b, const node *n, const column_def *c);
 

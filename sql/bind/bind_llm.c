@@ -519,7 +519,8 @@ static void key_examples(const binder *b, buf *out, const node *examples) {
                b->view.p ? b->view.p : "");
 }
 
-/* Appends the effective options: those of the call, else the settings. */
+/* Appends the effective options: the options of the call, and the settings for options that it
+ * lacks. */
 static void key_options(const binder *b, buf *out, const llm_call *call) {
     const settings *s = b->env->settings;
     str model = call->model.n ? call->model : str_from(s->model), stop = str_from(s->stop);

@@ -168,8 +168,8 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
 
 /* ---- the relation ---------------------------------------------------------------------------- */
 
-/* Casts the recursive part to the column types of the first part; a cast that could lose
- * information is an error. */
+/* Casts the recursive part to the column types of the first part. Numbers may be widened; any other
+ * difference of types is an error. */
 static int fit_types(binder *b, const query *term, const rel *first, rel **part) {
     rel *r = *part;
     value_type *types = ARENA_ARRAY(b->mem, value_type, first->ncols);
@@ -204,7 +204,7 @@ static int bind_part(binder *b, cte_binding *c, query *q, int at, const rel *fir
     return status ? status : fit_types(b, term, first, out);
 }
 
-/* Binds the recursive terms, those from index `at` on, which read c->working. */
+/* Binds the recursive terms, which read c->working: the terms from index `at` on. */
 static int bind_parts(binder *b, cte_binding *c, query *q, int at, rel *first, rel **out) {
     *out = NULL;
     for (int i = at; i < q->terms.n; i++) {

@@ -18,7 +18,7 @@ bool is_untyped_null(binder *b, const expr *x) {
     return expr_is_null(x) || (x->kind == EXPR_COLUMN && id_of(b, x->column.id)->is_null);
 }
 
-/* Returns a NULL of the type; a copy of x, because the literal may be shared. */
+/* Returns the NULL x with the type. It is a copy, because the literal may be shared. */
 static expr *null_as(binder *b, expr *x, value_type type) {
     if (x->type == type)
         return x;
@@ -212,7 +212,7 @@ int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len
     return cannot_compare(b, *x, *y, pos, len);
 }
 
-/* Makes LLM calls without RETURNS numbers if another operand is a number. */
+/* Treats LLM calls without RETURNS as numbers if another operand is a number. */
 static void ask_for_numbers(binder *b, expr **xs, int n) {
     const expr *number = NULL;
     for (int i = 0; i < n && !number; i++)

@@ -354,8 +354,8 @@ static int bind_function(binder *b, windowing *w, const node *n) {
     return 0;
 }
 
-/* Binds the window functions in n. Does not search aggregates and other window functions: binding
- * those reports a window function inside them as an error. */
+/* Binds the window functions in n. Does not search the arguments of aggregates and window
+ * functions: binding these arguments reports a window function in them as an error. */
 static int bind_functions(binder *b, windowing *w, const node *n) {
     agg_kind kind;
     if (n->kind == NODE_CALL && n->over)

@@ -190,7 +190,7 @@ node *node_blob(parser *p, token t) {
     return node_value(p, t, (value){.type = TYPE_BLOB, .s = {bytes, n}});
 }
 
-/* Integers that do not fit 64 bits become REAL, as in sqlite3. */
+/* Makes a number literal. An integer that does not fit 64 bits becomes REAL, as in sqlite3. */
 node *node_number(parser *p, token t) {
     node *n = node_new(p, NODE_LITERAL, t.pos, t.len);
     int64_t i;

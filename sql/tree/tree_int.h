@@ -34,8 +34,7 @@ typedef struct rel_visit {
     void (*on_expr)(struct rel_visit *v, expr **x);  /* may replace *x; may be NULL */
     void (*on_use)(struct rel_visit *v, llm_use *u); /* may be NULL */
     void *ctx;
-    /* bit set of shared relations already visited; those with larger numbers may be visited
-     * again */
+    /* bit set of shared relations already visited; relations with larger numbers may repeat */
     uint64_t seen[16];
 } rel_visit;
 /* Calls the visitor for every expression and LLM use of the tree. A shared relation is visited only
