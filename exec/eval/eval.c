@@ -1,6 +1,6 @@
 /*
- * eval.c - evaluates expressions over batches: dispatch by kind, and AND, OR, CASE, COALESCE, NULLIF
- * and IIF.
+ * eval.c - evaluates expressions over batches: dispatch by kind, and AND, OR, CASE, COALESCE,
+ * NULLIF and IIF.
  *
  * Invariant: an operand of AND, OR, CASE, COALESCE and IIF that can fail is evaluated only for the
  * rows that need it, so a branch that is not taken causes no error. It is evaluated over a batch
@@ -202,7 +202,8 @@ static int eval_logic(const eval_env *v, const expr *x, operand *out) {
 
 /* ---- CASE, IIF, COALESCE, NULLIF ------------------------------------------------------------- */
 
-/* The rows that no branch was taken for yet, and the result column. */
+/* A CASE, IIF or COALESCE being evaluated: rows[0..count) are undecided (no branch was taken for
+ * them yet), out is the result. */
 typedef struct choice {
     const eval_env *v;
     int *rows, count, n;
@@ -217,7 +218,7 @@ static void choice_start(choice *c, const eval_env *v, value_type type, operand 
     operand_new(v, type, c->n, out);
 }
 
-/* Sets undecided rows where `when` is true to `then`. */
+/* Sets the undecided rows where `when` is true to the value of `then`. */
 static int choice_when(choice *c, const expr *when, const expr *then) {
     operand test, chosen;
     int status = eval_narrow(c->v, when, c->rows, c->count, &test);
@@ -237,7 +238,7 @@ static int choice_when(choice *c, const expr *when, const expr *then) {
     return status;
 }
 
-/* Sets all undecided rows to x. */
+/* Sets all undecided rows to the value of x. */
 static int choice_else(choice *c, const expr *x) {
     operand chosen;
     if (c->count == 0)
@@ -340,8 +341,8 @@ static void eval_slot(const eval_env *v, const expr *x, operand *out) {
         operand_null(v, x->type, out);
 }
 
-/* Evaluates the volatile args[0] once per row; EXPR_LET_VAR in the body args[1] refers to it. May be
- * nested. */
+/* Evaluates the volatile args[0] once per row; EXPR_LET_VAR in the body args[1] refers to it. May
+ * be nested. */
 static int eval_let(const eval_env *v, const expr *x, operand *out) {
     operand let_value;
     int status = eval_any(v, x->args[0], &let_value);

@@ -1,8 +1,8 @@
 /*
- * eval_cast.c - CAST and IN.
+ * eval_cast.c - evaluates CAST and IN.
  *
- * Invariant: casts have the results and errors of value_cast; the loops here are only faster. IN is
- * NULL if nothing matches and an operand is NULL.
+ * Invariant: casts have the results and errors of value_cast; the loops for some types here are
+ * only faster. IN is NULL if no list value matches and one of the operands is NULL.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,8 +73,8 @@ static int by_text(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
 }
 
-/* IN with many constants of the left operand's type: sorts them and does a binary search per row.
- * Returns false for other lists. */
+/* Evaluates IN for a list of at least SORT_FROM constants of the left operand's type: sorts them
+ * and does a binary search per row. Returns false for other lists. */
 static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null,
                       int64_t *out) {
     value_type t = args[0].c.type;

@@ -1,9 +1,9 @@
 /*
- * eval_func.c - scalar functions: evaluation row by row, lookup by function_id, and the functions on
- * numbers. Those on texts are in eval_text.c, on dates and times in eval_time.c.
+ * eval_func.c - scalar functions: evaluation row by row, lookup by function_id, and the functions
+ * on numbers. Functions on texts are in eval_text.c, functions on dates and times in eval_time.c.
  *
- * Invariant: a function is not called with a NULL argument unless its entry says takes_null. A result
- * outside its type's range is an error; an undefined result (sqrt of -1) is NULL.
+ * Invariant: a function is not called with a NULL argument unless its entry says takes_null. A
+ * result outside its type's range is an error; an undefined result (sqrt of -1) is NULL.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static double as_real(value v) {
     return v.type == TYPE_REAL ? v.r : (double)v.i;
 }
 
-/* NaN, an undefined result, becomes NULL. */
+/* Sets *out to r. NaN, an undefined result, becomes NULL; an infinite r is an error. */
 static int real_result(const call_env *c, double r, value *out) {
     *out = isnan(r) ? value_null() : value_real(r);
     return isinf(r) ? range_error(c, TYPE_REAL) : 0;
@@ -45,7 +45,7 @@ static int fn_round(const call_env *c, const value *args, value *out) {
     double scale = pow(10, fabs((double)digits));
     double scaled = digits >= 0 ? x * scale : x / scale;
     if (!isfinite(scaled) || fabs(scaled) >= 4503599627370496.0) {
-        *out = value_real(x); /* it has no digits that could be rounded */
+        *out = value_real(x); /* x has no digits that could be rounded */
         return 0;
     }
     scaled = round(scaled);
@@ -179,8 +179,8 @@ static const function_row_entry *function_find(function_id id) {
     return f ? f : find_in(time_functions, time_function_count, id);
 }
 
-/* Stores a function's result, converted where its number type is not the expression's (greatest of
- * INTEGER and REAL). */
+/* Stores a function's result. Converts it if its type is not the expression's, as in greatest() of
+ * INTEGER and REAL. */
 static int store_result(const call_env *c, value got, int n, int row, operand *out) {
     if (got.type == TYPE_NULL) {
         operand_set_null(c->v, out, n, row);

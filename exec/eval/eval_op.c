@@ -1,9 +1,9 @@
 /*
  * eval_op.c - arithmetic, comparison, IS, NOT and || as typed loops over operands.
  *
- * Invariant: loops compute all rows, also those that are NULL (their cells are initialised); an
- * overflow is an error only in a row that is not NULL. INTEGER and REAL are compared exactly, without
- * rounding the INTEGER to a double.
+ * Invariant: loops compute all rows, also NULL rows, whose cells are initialised. An overflow is an
+ * error only in a row that is not NULL. INTEGER and REAL are compared exactly, without rounding the
+ * INTEGER to a double.
  */
 #include <assert.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 /* ---- NULLs ----------------------------------------------------------------------------------- */
 
-/* out is NULL where a or b is. */
+/* Makes out NULL in each row where a or b is NULL. There may be no b. */
 static void merge_nulls(const eval_env *v, const operand *a, const operand *b, int n,
                         operand *out) {
     if (!a->c.null && (!b || !b->c.null))
@@ -43,7 +43,7 @@ static bool mul_i(int64_t a, int64_t b, int64_t *out) {
     return __builtin_mul_overflow(a, b, out);
 }
 
-/* b is not 0. */
+/* b is not 0. Returns true on overflow. */
 static bool div_i(int64_t a, int64_t b, int64_t *out) {
     if (b == -1)
         return __builtin_sub_overflow(0, a, out);

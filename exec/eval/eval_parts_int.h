@@ -1,6 +1,6 @@
 /*
- * eval_parts_int.h - operands, and functions between the files of the evaluator: private to
- * exec/eval/.
+ * eval_parts_int.h - operands, and the functions that files of the evaluator call in each other.
+ * Only for exec/eval/.
  */
 #ifndef KVASIR_EVAL_PARTS_INT_H
 #define KVASIR_EVAL_PARTS_INT_H
@@ -8,9 +8,9 @@
 #include "eval_int.h"
 #include "rows/cells_int.h"
 
-/* The values of an expression over the rows of a batch: that of row k is cell k * step of `c`. The
- * column is allocated in eval_env.mem or is a column of the input; it has NULL bytes only if a row
- * may be NULL. */
+/* The values of an expression over the rows of a batch: the value of row k is cell k * step of `c`.
+ * The column is allocated in eval_env.mem or is a column of the input; it has NULL bytes only if a
+ * row may be NULL. */
 typedef struct operand {
     column c;
     int step; /* 1: a cell per row; 0: a constant, one cell for all rows */
@@ -25,16 +25,16 @@ typedef struct eval_env {
 
 /* eval.c */
 int eval_any(const eval_env *v, const expr *x, operand *out);
-/* Evaluates all arguments of x into an array in v->mem. *n = 1 if all are constant, else the rows of
- * the batch. */
+/* Evaluates all arguments of x into an array in v->mem. Sets *n to 1 if all arguments are constant,
+ * else to the number of rows of the batch. */
 int eval_args(const eval_env *v, const expr *x, operand **out, int *n);
 /* Sets an error at the expression's place in the statement. */
 int eval_error(const eval_env *v, const expr *x, err_code code, const char *format, ...)
     BASE_PRINTF(4, 5);
 
 void operand_null(const eval_env *v, value_type type, operand *out);
-bool operand_is_null(const operand *a); /* NULL for every row */
-/* A new column for n rows, not initialised, without NULL bytes. */
+bool operand_is_null(const operand *a); /* whether it is a constant NULL */
+/* Makes a column for n rows: cells are not initialised, and no row is NULL. */
 void operand_new(const eval_env *v, value_type type, int n, operand *out);
 void operand_set_null(const eval_env *v, operand *o, int n, int row);
 static inline bool operand_null_at(const operand *a, int row) {
@@ -47,7 +47,7 @@ static inline void operand_set(operand *o, int row, value v) {
     else
         o->c.i[row] = v.i; /* a REAL is copied as its 64 bits */
 }
-/* Copies row `from` of `a`, not NULL and of the same type. */
+/* Sets a row to row `from` of `a`, which is not NULL and has the same type. */
 static inline void operand_copy(operand *o, int row, const operand *a, int from) {
     if (type_is_text(o->c.type))
         o->c.s[row] = a->c.s[from * a->step];
@@ -66,7 +66,8 @@ static inline value operand_get(const operand *a, int row) {
 
 /* eval_op.c */
 int eval_op(const eval_env *v, const expr *x, operand *out);
-/* The comparison a `how` b for n rows (OP_EQ … OP_GE); NULL where a or b is. */
+/* Compares a with b in n rows by the operator `how`, one of OP_EQ … OP_GE. The result is NULL where
+ * a or b is NULL. */
 void eval_compare(const eval_env *v, expr_op how, const operand *a, const operand *b, int n,
                   operand *out);
 
@@ -80,7 +81,7 @@ int eval_function(const eval_env *v, const expr *x, operand *out);
 /* eval_text.c: LIKE, ILIKE, GLOB. */
 int eval_match(const eval_env *v, const expr *x, operand *out);
 
-/* What a function is called with, beside its arguments; there are x->nargs of these. */
+/* What a function receives besides its x->nargs arguments. */
 typedef struct call_env {
     arena *mem;
     const eval_env *v;
@@ -90,7 +91,7 @@ typedef int (*function_row)(const call_env *c, const value *args, value *out);
 
 typedef struct function_row_entry {
     function_id id;
-    bool takes_null;  /* false: the result is NULL if an argument is, without a call */
+    bool takes_null; /* false: if an argument is NULL, the result is NULL and `row` is not called */
     function_row row; /* computes the result of one row */
 } function_row_entry;
 

@@ -1,8 +1,8 @@
 /*
  * eval_text.c - functions on texts, and LIKE, ILIKE, GLOB.
  *
- * Invariant: positions and lengths are in code points. A constant pattern is analysed once per batch;
- * `abc`, `abc%`, `%abc` and `%abc%` are matched without the general matcher.
+ * Invariant: positions and lengths are in code points. A constant pattern is analysed once per
+ * batch; `abc`, `abc%`, `%abc` and `%abc%` are matched without the general matcher.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static str slice(str s, size_t from, size_t to) {
     return (str){s.p + from, to - from};
 }
 
-/* A value as text. */
+/* Returns a value as text. */
 static str text_of(const call_env *c, value v) {
     if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
         return v.s;
@@ -43,7 +43,7 @@ static int fn_upper(const call_env *c, const value *args, value *out) {
     return text_result(out, utf8_upper(c->mem, text_of(c, args[0])));
 }
 
-/* Whether the first code point of s is in `set`; *n = its length in bytes. */
+/* Whether the first code point of s is in `set`; sets *n to that code point's length in bytes. */
 static bool starts_with_any(str s, str set, size_t *n) {
     uint32_t cp, one;
     *n = utf8_next(s, &cp);
@@ -85,8 +85,8 @@ static int fn_rtrim(const call_env *c, const value *args, value *out) {
     return text_result(out, trimmed(c, args, false, true));
 }
 
-/* As in sqlite: position 0 is before the first character, a negative position counts from the end, and
- * a negative count takes the characters before `from`. */
+/* As in sqlite: position 0 is before the first character, a negative position counts from the end,
+ * and a negative count takes the characters before `from`. */
 static int fn_substr(const call_env *c, const value *args, value *out) {
     str s = text_of(c, args[0]);
     int64_t n = (int64_t)utf8_length(s), from = args[1].i,
@@ -189,7 +189,8 @@ static int fn_concat_ws(const call_env *c, const value *args, value *out) {
     return 0;
 }
 
-/* The length in bytes of the first n characters; n < 0: of all but the last -n. */
+/* Returns the length in bytes of the first n characters. If n < 0, of all characters but the last
+ * -n. */
 static size_t cut_at(str s, int64_t n) {
     if (n < 0)
         n = BASE_MAX(0, (int64_t)utf8_length(s) + BASE_MAX(n, -INT64_MAX / 2));
@@ -208,7 +209,8 @@ static int fn_right(const call_env *c, const value *args, value *out) {
     return text_result(out, slice(s, from, s.n));
 }
 
-/* The text padded or cut to args[1] characters. */
+/* Pads the text to args[1] characters, at its start if `left`, else at its end. Cuts a longer text
+ * at its end. */
 static int padded(const call_env *c, const value *args, bool left, value *out) {
     str s = text_of(c, args[0]), fill = c->x->nargs > 2 ? text_of(c, args[2]) : STR(" ");
     int64_t wanted = BASE_MAX(args[1].i, 0), missing = wanted - (int64_t)utf8_length(s);
@@ -320,7 +322,8 @@ typedef struct wildcard {
     str escape;    /* the escape character; n = 0: none */
 } wildcard;
 
-/* Whether cp is in the [set] at the start of p; *n = the set's length in bytes, 0 if it has no ']'. */
+/* Whether cp is in the [set] at the start of p; sets *n to the set's length in bytes, or to 0 if it
+ * has no ']'. */
 static bool in_set(str p, uint32_t cp, size_t *n) {
     size_t at = 1;
     bool negated = at < p.n && p.p[at] == '^', found = false, first = true;
@@ -336,7 +339,8 @@ static bool in_set(str p, uint32_t cp, size_t *n) {
     return found != negated;
 }
 
-/* Matches one pattern element that is not `any` with the first character of s; advances both. */
+/* Matches one pattern element that is not `any` with the first character of s. If they match,
+ * advances p and s past them. */
 static bool match_one(const wildcard *w, str *p, str *s) {
     uint32_t pc, sc;
     size_t sn = utf8_next(*s, &sc), pn = utf8_next(*p, &pc);
@@ -363,13 +367,14 @@ static bool match_one(const wildcard *w, str *p, str *s) {
     return same;
 }
 
-/* Whether the pattern's byte is an ASCII literal, so that bytes can be compared without decoding. */
+/* Whether the pattern's byte is an ASCII literal: bytes are then compared without decoding. */
 static bool is_plain(const wildcard *w, char c) {
     return (unsigned char)c < 0x80 && c != w->any && c != w->one && !(w->sets && c == '[') &&
            (w->escape.n == 0 || c != w->escape.p[0]);
 }
 
-/* The next place where the pattern p after the last `any` could match; p = NULL: none. */
+/* Returns the next suffix of s where p, the pattern after the last `any`, could match. Its pointer
+ * is NULL if there is none. */
 static str next_start(const wildcard *w, str p, str s) {
     uint32_t cp;
     if (s.n == 0)
@@ -418,7 +423,7 @@ typedef enum pattern_shape {
     SHAPE_INFIX
 } pattern_shape;
 
-/* The shape of a pattern; *core = the text between leading and trailing `any`. */
+/* Returns the shape of a pattern. Sets *core to the text between leading and trailing `any`. */
 static pattern_shape pattern_analyse(const wildcard *w, str p, str *core) {
     bool head = p.n && p.p[0] == w->any, tail = p.n > 1 && p.p[p.n - 1] == w->any;
     *core = slice(p, head, p.n - tail);

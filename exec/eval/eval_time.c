@@ -1,8 +1,8 @@
 /*
  * eval_time.c - date and time functions as in sqlite: values as ISO 8601 text, modifiers, strftime.
  *
- * Invariant: results are within the years 0000 to 9999. Text that is not a time, an unknown modifier
- * or a result out of range is NULL, so that one bad cell does not end a query over a column; only
+ * Invariant: results are within the years 0000 to 9999. Text that is not a time, an unknown
+ * modifier or a result out of range is NULL, so that one bad cell does not end a query over a column; only
  * literals in the statement cause errors.
  */
 #include <ctype.h>
@@ -21,9 +21,10 @@
 #define LAST_MS INT64_C(464269060799999)       /* 9999-12-31 23:59:59.999 */
 
 typedef struct moment {
-    int64_t jd_ms;  /* Julian day in milliseconds: since noon UTC, 24 November 4714 BC (proleptic
-                     * Gregorian) */
-    bool is_number; /* the value was `number`, which 'unixepoch' or 'auto' may reinterpret */
+    /* Julian day in milliseconds: since noon UTC, 24 November 4714 BC (proleptic Gregorian). */
+    int64_t jd_ms;
+    /* Given as a number (in `number`), which 'unixepoch' and 'auto' may reinterpret. */
+    bool is_number;
     double number;
     bool subsecond; /* print milliseconds */
 } moment;
@@ -60,7 +61,8 @@ static void civil_of(int64_t jd_ms, civil *c) {
 
 /* ---- reading a time -------------------------------------------------------------------------- */
 
-/* Reads exactly `digits` digits of a number within [low, high]; advances *p. */
+/* Reads a number of exactly `digits` digits and advances *p. False: there is none, or it is not
+ * within [low, high]. */
 static bool read_digits(const char **p, int digits, int low, int high, int *out) {
     int n = 0;
     for (int k = 0; k < digits; k++) {
@@ -180,8 +182,8 @@ static int64_t local_offset_ms(int64_t utc_jd_ms) {
 
 static bool to_utc(moment *m) {
     int64_t guess = m->jd_ms - local_offset_ms(m->jd_ms);
-    m->jd_ms -=
-        local_offset_ms(guess); /* the offset at that UTC time, not at the local time read as UTC */
+    /* the offset at the UTC time `guess`, not the offset at the local time taken as UTC */
+    m->jd_ms -= local_offset_ms(guess);
     return true;
 }
 
@@ -276,7 +278,7 @@ static bool modify_weekday(moment *m, const char *digit) {
     return true;
 }
 
-/* Applies a modifier; `first`: it is the first after the time. */
+/* Applies a modifier. `first`: it directly follows the time. */
 static bool modify(moment *m, const char *text, bool first) {
     bool is_unix = strcasecmp(text, "unixepoch") == 0, is_auto = strcasecmp(text, "auto") == 0;
     if (is_unix || is_auto || strcasecmp(text, "julianday") == 0) {
@@ -304,7 +306,7 @@ static bool modify(moment *m, const char *text, bool first) {
     return modify_shift(m, text);
 }
 
-/* Computes the moment of the arguments (time, modifier, …); no arguments: now. */
+/* Computes the moment of the arguments (time, modifier, …). Without arguments, it is now. */
 static bool moment_of(const value *args, int nargs, moment *m) {
     if (!read_time(nargs ? args[0] : value_text(STR("now")), m))
         return false;
@@ -326,7 +328,8 @@ static int day_of_year(const civil *c) {
     return (int)((jd_of(c->year, c->month, c->day) - jd_of(c->year, 1, 1)) / DAY_MS);
 }
 
-/* Returns the ISO 8601 year of a day and its week: those of the week's Thursday. */
+/* Returns the ISO 8601 year of a day and sets *week. Both are the year and week of the Thursday in
+ * the same week. */
 static int iso_week(int64_t jd_ms, int *week) {
     int64_t from_monday = (jd_ms + DAY_MS / 2) / DAY_MS % 7;
     civil thursday;
@@ -340,7 +343,7 @@ static bool put_number(buf *b, const char *format, int n) {
     return true;
 }
 
-/* Appends a strftime field that is one number; false: f is not one. */
+/* Appends the strftime field with letter f if it is a single number; else returns false. */
 static bool format_number(char f, const moment *m, const civil *c, buf *b) {
     int week, hour12 = c->hour % 12 ? c->hour % 12 : 12, second = (int)(c->ms / 1000);
     int sunday = (int)((m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7), monday = (sunday + 6) % 7;
@@ -387,7 +390,7 @@ static bool format_number(char f, const moment *m, const civil *c, buf *b) {
     }
 }
 
-/* Appends a strftime field; false: there is no field %f. */
+/* Appends the strftime field with letter f. False: no field has this letter. */
 static bool format_field(char f, const moment *m, const civil *c, buf *b) {
     char number[32];
     int64_t before_1970 = m->jd_ms < UNIX_EPOCH_MS ? 999 : 0;
@@ -435,8 +438,8 @@ static bool is_modifier(value modifier) {
     return false;
 }
 
-/* The result NULL for arguments from `first` on that are no moment, as in sqlite3; an error if a
- * literal among them is no time or no modifier. */
+/* For arguments, from args[first] on, that are not a moment: sets the result to NULL, as in
+ * sqlite3. Returns an error if a literal among them is not a time or not a modifier. */
 static int no_moment(const call_env *c, const value *args, int first, value *out) {
     *out = value_null();
     moment m;
@@ -481,7 +484,8 @@ static int format_moment(const call_env *c, str format, const moment *m, value *
     return 0;
 }
 
-/* The moment of the arguments from `first` on in one of two formats, or NULL. */
+/* Formats the moment of the arguments from args[first] on. The result is NULL if they are not a
+ * moment. */
 static int format_or_null(const call_env *c, const value *args, int first, str plain,
                           str with_subsecond, value *out) {
     moment m;

@@ -1,12 +1,13 @@
 /*
- * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST, with DISTINCT, FILTER and
- * ORDER BY.
+ * agg.c - computes the aggregates COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST,
+ * with DISTINCT, FILTER and ORDER BY.
  *
  *   cells  the state of each group
- *   kept   with ORDER BY, until the input ends: group, sort keys, text (spilling)
+ *   kept   for ORDER BY, until the input ends: group, sort keys and text of each row (may spill)
  *
- * Invariant: sums depend on the order of rows as little as possible: INTEGER sums have 128 bits and
- * are range-checked at the end, REAL sums are compensated (Neumaier).
+ * Invariant: INTEGER sums do not depend on the order of rows: they have 128 bits and are
+ * range-checked at the end. REAL sums depend on it as little as possible: they are compensated
+ * (Neumaier).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,8 +30,8 @@ struct agg {
     int *rows;            /* the rows of the batch to aggregate */
     str separator;
     bool separator_known;
-    rowset *kept; /* NULL: no ORDER BY, or already concatenated */
-    sort_key *by; /* the group, without an expression, then the keys */
+    rowset *kept; /* NULL if there is no ORDER BY, or after its texts were joined */
+    sort_key *by; /* order of `kept`: by the group (by[0], no expression), then by the sort keys */
     arena *mem;
 };
 
@@ -145,7 +146,7 @@ static void cell_keep(const agg *a, agg_cell *cell, const column *c, int row) {
     if (type_is_text(a->arg_type))
         cell_set_text(cell, c->s[row]);
     else
-        cell->i = c->i[row]; /* a REAL moves as its 64 bits */
+        cell->i = c->i[row]; /* copies the 64 bits of a REAL */
 }
 
 /* Whether the row's value is greater (sign > 0) or less (sign < 0) than the cell's. */
@@ -167,7 +168,7 @@ static void add_extremes(agg *a, const column *c, const uint32_t *groups, int co
     }
 }
 
-/* A count of -1 marks a first value that is NULL. */
+/* Keeps the first value of each group. The count is -1 if that value is NULL. */
 static void add_first(agg *a, const column *c, const uint32_t *groups, int count) {
     for (int k = 0; k < count; k++) {
         int row = a->rows[k];
@@ -206,7 +207,7 @@ static void group_numbers(const agg *a, const uint32_t *groups, int count, arena
         out->i[k] = groups[a->rows[k]];
 }
 
-/* With ORDER BY: keeps the texts until the input ends. */
+/* For ORDER BY: keeps texts and sort keys, which join_kept joins when the input has ended. */
 static int keep_texts(agg *a, const batch *in, const column *c, const uint32_t *groups, int count,
                       arena *pass, err *e) {
     int n = a->plan->nkeys, status = 0;
@@ -249,7 +250,8 @@ static int filter_rows(agg *a, const batch *in, arena *pass, int *count, err *e)
     return 0;
 }
 
-/* Removes rows whose value is NULL (except for FIRST), or, with DISTINCT, is not new in its group. */
+/* Removes rows from a->rows: rows whose value is NULL and, with DISTINCT, rows whose value is not
+ * new in its group. FIRST keeps all rows. */
 static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena *pass, int *count,
                        err *e) {
     int n = *count;

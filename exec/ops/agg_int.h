@@ -47,19 +47,21 @@ static inline void agg_cell_add_spread(agg_cell *cell, double x) {
     cell->spread.squares += from * (x - cell->spread.mean);
 }
 
-/* The median of n > 0 sorted values. */
+/* Returns the median of the n > 0 sorted values x. */
 static inline value agg_median(const double *x, int64_t n) {
     return value_real(n % 2 ? x[n / 2] : x[n / 2 - 1] / 2 + x[n / 2] / 2);
 }
 
-/* The result of COUNT, SUM, AVG or STDDEV; NULL without values, and for other kinds. */
+/* Sets *out to the result of COUNT, SUM, AVG or STDDEV; for other kinds, to NULL. SUM and AVG of no
+ * value and STDDEV of fewer than two values are NULL. */
 int agg_cell_number(agg_kind kind, value_type arg_type, const agg_cell *c, value *out, err *e);
 
 agg *agg_new(const exec_ctx *ctx, const plan_agg *plan, arena *mem);
 void agg_free(agg *a); /* NULL is fine */
-/* Adds the rows of `in`; groups[k] < ngroups is row k's group. Scratch memory is taken from `pass`. */
+/* Adds the rows of `in`; groups[k] < ngroups is row k's group. `pass` is for scratch memory. */
 int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass, err *e);
-/* *out = the results of groups first … first + count - 1, in `pass`; texts live as long as `a`. */
+/* Sets *out to the results of groups first … first + count - 1, in `pass`. Their texts live as long
+ * as `a`. */
 int agg_result(agg *a, uint32_t first, int count, arena *pass, column *out, err *e);
 
 #endif

@@ -10,7 +10,7 @@ bool join_needs_end(join_kind kind) {
     return kind != JOIN_INNER && kind != JOIN_CROSS;
 }
 
-/* cols = the left columns, then `nright` right columns, of `count` pairs. */
+/* Sets cols to the left columns, then `nright` right columns, of `count` pairs. */
 static void gather_pairs(op *o, join_pairs *p, const int *left, const int64_t *rows, int count,
                          column *cols, int nright) {
     int nleft = p->in->ncols;
@@ -57,7 +57,8 @@ static void put(join_pairs *p, int left, int64_t row) {
     p->out_row[p->out_count++] = row;
 }
 
-/* Adds the output row of a left row, for kinds that have one, after its last pair. */
+/* Called after the last pair of a left row. Adds the output row that LEFT, SINGLE, SEMI, ANTI and
+ * MARK joins make of the left row alone. */
 static void finish_left(const op *o, join_pairs *p, int left) {
     bool matched = p->matched[left] != 0;
     switch (o->node->join.kind) {

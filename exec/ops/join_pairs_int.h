@@ -1,11 +1,12 @@
 /*
- * join_pairs_int.h - reading the inputs of a join (join_read.c), and making output rows from
- * candidate pairs (join_pairs.c), for hash and loop joins of every kind.
+ * join_pairs_int.h - reads the inputs of a join (join_read.c) and makes output rows from candidate
+ * pairs (join_pairs.c), for hash and loop joins of every kind.
  *
  * A join lists candidate pairs: a row of the left batch with a row of the kept right input. The
- * pairs of a left row are in succession, except where only the existence of a match matters, and are
- * followed by END_OF_LEFT_ROW if join_needs_end. join_emit applies the predicate and makes output
- * rows in candidate order, so the left input's order is kept.
+ * pairs of a left row follow each other; SEMI, ANTI and MARK joins, which only ask whether a match
+ * exists, may mix pairs of several left rows. If join_needs_end, END_OF_LEFT_ROW follows the last
+ * pair of a left row. join_emit applies the predicate and makes output rows in candidate order, so
+ * the left input's order is kept.
  */
 #ifndef KVASIR_JOIN_PAIRS_INT_H
 #define KVASIR_JOIN_PAIRS_INT_H
@@ -14,22 +15,22 @@
 
 enum { END_OF_LEFT_ROW = -1 };
 
-/* An index join that reads its right input by the keys of the left one keeps the left rows. */
+/* The left rows that an index join keeps if it reads the right input by their keys. */
 typedef struct kept_left {
     rowset *rows;
     int at;     /* batches returned so far */
-    batch view; /* the last of them */
+    batch view; /* the last batch returned */
     bool ended; /* `rows` is the whole left input */
 } kept_left;
 
 typedef struct join_pairs {
     kept_left kept;
-    bool looked_up; /* the index join's keys were looked up */
+    bool looked_up; /* for an index join: the keys were looked up */
     const rowset *right;
-    rowset *own_right;           /* `right`, if the join must free it */
+    rowset *own_right;           /* = right if the join must free it; else NULL */
     batch *in;                   /* the current left batch */
-    uint8_t matched[BATCH_ROWS]; /* by left row: a pair passed the predicate */
-    uint8_t unknown[BATCH_ROWS]; /* by left row: the predicate was NULL for a pair (MARK) */
+    uint8_t matched[BATCH_ROWS]; /* by left row: whether a pair passed the predicate */
+    uint8_t unknown[BATCH_ROWS]; /* by left row: whether a comparison was NULL (MARK) */
     /* candidates */
     int count;
     int left[BATCH_ROWS];
@@ -38,20 +39,21 @@ typedef struct join_pairs {
     /* output rows, before they are gathered */
     int out_count;
     int out_left[BATCH_ROWS];
-    int64_t out_row[BATCH_ROWS]; /* -1: NULLs */
+    int64_t out_row[BATCH_ROWS]; /* -1: the right columns are NULL */
     uint8_t mark[BATCH_ROWS], mark_null[BATCH_ROWS];
 } join_pairs;
 
 bool join_needs_end(join_kind kind);
 /* Sets p->in to the next left batch; NULL at the end. The right input is read after the first left
- * batch, so that its calls are not asked if there are no left rows. If only the left input has calls
- * and every output row needs a right row, the right input is read first. */
+ * batch, so that its LLM calls do not run if there are no left rows. If only the left input has LLM
+ * calls and every output row needs a right row, the right input is read first. */
 int join_read_left(op *o, join_pairs *p, err *e);
 static inline void join_add(join_pairs *p, int left, int64_t row) {
     p->left[p->count] = left;
     p->row[p->count++] = row;
 }
-/* Makes o->out, perhaps of no rows, from the candidates, in o->pass; removes the candidates. */
+/* Sets o->out to the output rows of the candidates (perhaps none), in o->pass. Removes the
+ * candidates. */
 int join_emit(op *o, join_pairs *p, err *e);
 
 #endif

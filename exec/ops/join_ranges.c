@@ -1,14 +1,15 @@
 /*
- * join_ranges.c - candidates of a loop join: the right rows whose values are in the ranges that the
- * plan derived from the predicate (planner/cost/range_join.c).
+ * join_ranges.c - finds the candidates of a loop join: the right rows whose values are in the
+ * ranges that the plan derived from the predicate (planner/cost/range_join.c).
  *
  *   order[0..count)   row numbers of the right input, sorted by the range's equality columns, if
- *                     any, and its expression; rows with a NULL among these are left out, since no
- *                     comparison with NULL is true
+ *                     any, then by its expression; rows with a NULL in one of these are left out,
+ *                     since no comparison with NULL is true
  *   low[k], high[k]   the part of `order` for row k of the current left batch
  *
  * Invariant: every pair that passes the predicate is listed. Ranges only save work: if a value or a
- * bound cannot be computed, all rows are candidates, and evaluating the predicate reports the error.
+ * bound cannot be computed, all rows are candidates, and evaluating the predicate reports the
+ * error.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,9 @@
 #include "rows/row_sort_int.h"
 
 typedef struct range_rows {
-    int nvalues;      /* equality columns and the range's expression */
-    sort_key *upward; /* ascending by all of these */
-    rowset *values;   /* their values, by right row */
+    int nvalues;      /* number of values: the equality columns and the range's expression */
+    sort_key *upward; /* sorts ascending by all of these values */
+    rowset *values;   /* the values of each right row */
     uint32_t *order;
     int64_t count; /* right rows without a NULL among these values */
     int64_t low[BATCH_ROWS], high[BATCH_ROWS];
@@ -37,8 +38,8 @@ struct join_ranges {
 
 /* ---- the right input ------------------------------------------------------------------------- */
 
-/* Sets the first value of a row to NULL if any other is, so that such rows sort last. Returns the
- * number of rows without NULLs. */
+/* Sets the first value of a row to NULL if any of its values is NULL, so that the row sorts last.
+ * Returns the number of rows without NULLs. */
 static int64_t move_nulls_last(column *cols, int n, int rows, arena *mem) {
     uint8_t *null = arena_alloc(mem, (size_t)BASE_MAX(rows, 1));
     int64_t others = 0;
@@ -50,7 +51,8 @@ static int64_t move_nulls_last(column *cols, int n, int rows, arena *mem) {
     return others;
 }
 
-/* Evaluates and sorts the right rows' values. *known stays false if a value cannot be computed. */
+/* Evaluates and sorts the values of the right rows for range `number`. Sets *known to true if all
+ * could be computed. */
 static int read_values(join_ranges *j, const rowset *right, int number, bool *known, err *e) {
     op *o = j->o;
     const plan_range *p = &o->node->join.ranges[number];
@@ -116,8 +118,8 @@ void join_ranges_free(join_ranges *j) {
 
 /* ---- a left batch ---------------------------------------------------------------------------- */
 
-/* The number of values below the bound, compared in the first n columns; with `equal`, below or equal
- * to it. */
+/* Returns the number of right rows whose first n values are below the bound; with `equal`, below or
+ * equal to the bound. */
 static int64_t count_below(const range_rows *g, const column *bound, int n, int row, bool equal) {
     int64_t low = 0, high = g->count;
     while (low < high) {
@@ -133,7 +135,8 @@ static int64_t count_below(const range_rows *g, const column *bound, int n, int 
     return low;
 }
 
-/* Cuts the range of row k to its first p->first values, and those equal to the last of them. */
+/* Cuts the range of left row k to its first p->first right rows (from the high end if p->downward),
+ * and the rows equal to the last of these. */
 static void keep_first(range_rows *g, const plan_range *p, int k) {
     if (p->first <= 0 || g->high[k] - g->low[k] <= p->first)
         return;
@@ -143,7 +146,8 @@ static void keep_first(range_rows *g, const plan_range *p, int k) {
     *(p->downward ? &g->low[k] : &g->high[k]) = end;
 }
 
-/* One end of a range, by left row. Without a bound it is the end of the rows with equal columns. */
+/* One end of a range, for each left row. If the range has no bound at this end, it includes all
+ * rows with the same equality columns. */
 typedef struct range_end {
     column *cols; /* the equality columns, and the bound if there is one */
     int n;
@@ -161,7 +165,7 @@ static int read_end(join_ranges *j, const plan_range *p, expr *bound, const batc
     return status;
 }
 
-/* Sets low and high of a range for each left row; a NULL bound makes the range empty. */
+/* Sets low and high of a range for each left row; a NULL in a bound makes the range empty. */
 static int set_ends(join_ranges *j, const batch *in, int number) {
     range_rows *g = j->ranges[number];
     const plan_range *p = &j->o->node->join.ranges[number];
@@ -216,7 +220,7 @@ const uint32_t *join_ranges_list(join_ranges *j, int left, int64_t *n) {
     while (count >> bits)
         bits++;
     *n = j->nright;
-    if (count * bits > j->nright) /* sorting them costs more than trying all rows */
+    if (count * bits > j->nright) /* sorting the candidates costs more than trying all rows */
         return NULL;
     for (int64_t at = 0; at < count; at++)
         j->list[at] = (uint32_t)join_ranges_row(j, left, at);

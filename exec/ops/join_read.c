@@ -1,11 +1,11 @@
 /*
  * join_read.c - reads the inputs of a hash or loop join, in the right order. In an index join
- * (planner/plan/index_join.c) one input is a table: the other input is read first, and then only the
- * table rows with its keys.
+ * (planner/plan/index_join.c) one input is a table. Its other input is read first, and then only
+ * the table rows that have the keys of the other input.
  *
  * Invariant: table rows that are not read match no row, so the join proceeds as if it had read all.
- * Estimates may be wrong: when there are more keys than looking up pays for, the whole table is read,
- * and no more left rows are kept.
+ * Estimates may be wrong: when looking up the keys would cost more than reading the whole table,
+ * the whole table is read and no more left rows are kept.
  */
 #include <string.h>
 
@@ -50,7 +50,7 @@ static int rows_of_table(const op *o, uint64_t *all, err *e) {
     return table_row_count(o->ctx->txn, o->node->join.key_scan->scan.table, all, e);
 }
 
-/* Reads the right input first, and the left by its keys. */
+/* Reads the right input first, then the left rows that have its keys. */
 static int read_left_by_keys(op *o, join_pairs *p, err *e) {
     uint64_t all;
     int status = p->right ? 0 : read_right(o, p, e);
@@ -64,7 +64,8 @@ static int read_left_by_keys(op *o, join_pairs *p, err *e) {
     return status ? status : op_next(o->left, &p->in, e);
 }
 
-/* Keeps left rows to the end of the input, or until there are more than looking up pays for. */
+/* Keeps left rows until the input ends, or until looking up their keys would cost more than reading
+ * the whole table. */
 static int keep_left(op *o, join_pairs *p, uint64_t all, err *e) {
     int status = 0;
     p->kept.rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
@@ -92,7 +93,7 @@ static int read_right_of_kept_left(op *o, join_pairs *p, err *e) {
     return status ? status : read_right(o, p, e);
 }
 
-/* Keeps the left input, reads the right by its keys, then returns the left rows. */
+/* Keeps the left rows, reads the right rows that have their keys, then returns the left rows. */
 static int read_right_by_keys(op *o, join_pairs *p, err *e) {
     int status = 0;
     if (!p->looked_up) {
@@ -115,7 +116,7 @@ static int read_keyed(op *o, join_pairs *p, err *e) {
 
 /* ---- the left input -------------------------------------------------------------------------- */
 
-/* Whether an empty right input makes the join empty, and reading it calls no model. */
+/* Whether an empty right input makes the join empty, and reading the right input calls no model. */
 static bool right_decides(const op *o) {
     join_kind kind = o->node->join.kind;
     return (kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI) &&

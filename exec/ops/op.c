@@ -1,6 +1,6 @@
 /*
- * op.c - pulling from operators and closing them, with what is common to all: the cancel flag, row
- * counts and times; and helper functions of operators.
+ * op.c - pulls from operators and closes them, checks the cancel flag, counts rows and times; and
+ * helper functions that operators share.
  *
  * Invariant: an operator is closed exactly once, before its inputs, even after an error.
  */
@@ -62,7 +62,7 @@ int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
 
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual) {
     plan_actual *a = &ctx->counts.actual[number];
-    if (a->known) { /* run by the snapshot or another reader too: rows count once */
+    if (a->known) { /* the node also ran for the snapshot or another reader: count its rows once */
         a->ms += actual->ms;
         a->idle = a->idle && actual->idle;
         a->rows =
@@ -103,7 +103,7 @@ void op_close(op *o) {
     o->pass = NULL;
 }
 
-/* ---- for operators ----------------------------------------------------------------------------- */
+/* ---- for operators --------------------------------------------------------------------------- */
 
 void op_init_out(op *o) {
     o->out = (batch){.ncols = o->node->ncols, .mem = o->pass};

@@ -1,5 +1,6 @@
 /*
- * op_distinct.c - SELECT DISTINCT: the first of equal rows, in input order. NULL equals NULL.
+ * op_distinct.c - SELECT DISTINCT: returns the first of equal rows, in input order. NULL equals
+ * NULL.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"

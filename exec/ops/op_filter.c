@@ -1,5 +1,5 @@
 /*
- * op_filter.c - WHERE and HAVING: the rows whose predicate is true, in input order.
+ * op_filter.c - WHERE and HAVING: returns the rows whose predicate is true, in input order.
  */
 #include "op_int.h"
 

@@ -1,9 +1,9 @@
 /*
  * op_group.c - hash aggregation: GROUP BY, with groups in order of first appearance. Without keys
- * there is exactly one group, even of no rows.
+ * there is exactly one group, even if there are no rows.
  *
- * Output key columns are the hash table's own batches, not copies. COUNT(*) of a whole table is read
- * from its row count in storage.
+ * The key columns returned are columns of the hash table, not copies. COUNT(*) of a whole table is
+ * read from its row count in storage.
  */
 #include "agg_int.h"
 #include "op_scan_int.h"

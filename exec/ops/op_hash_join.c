@@ -1,13 +1,13 @@
 /*
- * op_hash_join.c - hash join: builds a hash table of the right input and probes it with the left
- * input, whose order is kept. join_read.c reads the inputs, and does index joins.
+ * op_hash_join.c - hash join: builds a hash table of the right input and looks up each left row in
+ * it. The left input's order is kept. join_read.c reads the inputs, also of index joins.
  *
  *   chains[entry]  the first and the last right row of a distinct key
  *   next[row]      the next right row of the same key, in input order
  *
- * Invariant: a NULL key matches nothing unless the join is null_safe. A MARK join for IN (mark_null)
- * is NULL where a comparison with NULL could have matched; rows with NULL keys are then compared one
- * by one.
+ * Invariant: a NULL key matches nothing unless the join is null_safe. The mark of a MARK join for
+ * IN (mark_null) is NULL if no row matched but a row with a NULL key could have; rows with NULL
+ * keys are compared one by one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,8 @@ typedef struct hash_join_state {
     hash_table *table;
     row_chain *chains;  /* by entry of the table */
     size_t nchains;     /* allocated */
-    int64_t *next;      /* by right row; -1: the last of its chain */
-    rowset *right_keys; /* of every right row, if the mark can be NULL */
+    int64_t *next;      /* by right row; -1: it is the last row of its chain */
+    rowset *right_keys; /* the keys of every right row, if the mark can be NULL */
     int64_t *null_rows; /* right rows with a NULL key, if the mark can be NULL */
     int64_t nnull;
     column *left_keys;
@@ -34,7 +34,7 @@ typedef struct hash_join_state {
     int64_t found[BATCH_ROWS];     /* entry of each left row, or -1 */
     uint8_t left_null[BATCH_ROWS]; /* the left row has a NULL key */
     int left;                      /* current row of the left batch */
-    int64_t chain;                 /* the right row to pair it with next, or -1 */
+    int64_t chain;                 /* the right row to pair the current left row with next, or -1 */
 } hash_join_state;
 
 static bool mark_can_be_null(const op *o) {
@@ -140,7 +140,7 @@ static int probe_batch(op *o, err *e) {
     return 0;
 }
 
-/* Whether the keys of two rows are equal, with NULL equal to anything. */
+/* Whether the keys of two rows are equal, if NULL counts as equal to anything. */
 static bool could_match(const op *o, const hash_join_state *s, const value *left, int64_t row) {
     for (int k = 0; k < o->node->join.nkeys; k++) {
         value right = rowset_get(s->right_keys, row, k);
@@ -151,8 +151,9 @@ static bool could_match(const op *o, const hash_join_state *s, const value *left
     return true;
 }
 
-/* Sets pairs.unknown for a left row if a comparison of keys is NULL for some right row whose other
- * predicate is not false. Evaluates the left keys again, since o->pass was reset since then. */
+/* Sets pairs.unknown of a left row if, for some right row, the comparison of keys is NULL and the
+ * predicate is not false. Evaluates the left keys again, because o->pass was reset after the first
+ * time. */
 static int find_unknown(op *o, int left, err *e) {
     hash_join_state *s = o->state;
     const plan_node *p = o->node;
@@ -191,7 +192,7 @@ static int probe_fill(op *o, err *e) {
     bool one_decides = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK;
     bool one_is_enough = one_decides && !o->node->join.predicate;
     if (one_decides && s->left < p->in->rows && p->matched[s->left])
-        s->chain = -1; /* matched by earlier candidates */
+        s->chain = -1; /* an earlier candidate matched the left row */
     while (s->left < p->in->rows && p->count < BATCH_ROWS) {
         if (s->chain >= 0) {
             join_add(p, s->left, s->chain);

@@ -1,12 +1,13 @@
 /*
  * op_loop_join.c - nested-loop join, for any predicate or none: pairs every left row with every
- * right row, or with those in its ranges (join_ranges.c). SEMI, ANTI and MARK joins stop at a left
- * row's first match.
+ * right row, or with the right rows in the left row's ranges (join_ranges.c). SEMI, ANTI and MARK
+ * joins stop at a left row's first match.
  */
 #include "join_pairs_int.h"
 #include "join_ranges_int.h"
 
-/* Left rows from which on sorting the right input costs less than pairing all of it with each. */
+/* From this number of left rows on, sorting the right input costs less than pairing every left row
+ * with every right row. */
 enum { ROWS_WORTH_SORTING = 64 };
 
 typedef struct loop_state {
@@ -14,11 +15,11 @@ typedef struct loop_state {
     join_ranges *ranges;  /* NULL: every right row is a candidate */
     int64_t left_rows;    /* read so far */
     int left;             /* current row of the left batch */
-    int64_t right;        /* number of right rows that it was paired with */
-    bool started;         /* list and nlist are those of the current left row */
-    const uint32_t *list; /* its candidates; NULL: all */
+    int64_t right;        /* index of the next candidate */
+    bool started;         /* list and nlist are set for the current left row */
+    const uint32_t *list; /* candidates of the current left row; NULL: all right rows */
     int64_t nlist;
-    bool unmatched; /* this sweep of fill_until_match found a left row without a match */
+    bool unmatched; /* fill_until_match added a pair in the current pass over the left batch */
 } loop_state;
 
 static int read_left(op *o, loop_state *s, err *e) {
@@ -41,7 +42,7 @@ static int read_left(op *o, loop_state *s, err *e) {
 static void fill_until_match(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
     int64_t nright = rowset_rows(p->right);
-    if (s->ranges) /* a row may be in several ranges */
+    if (s->ranges) /* a right row may be in several ranges */
         nright *= o->node->join.nranges;
     if (!o->node->join.predicate)
         nright = BASE_MIN(nright, 1);
@@ -70,7 +71,7 @@ static void start_row(loop_state *s) {
     s->started = true;
 }
 
-/* Adds candidates until the left batch ends or BATCH_ROWS are reached. */
+/* Adds candidates until the left batch ends or there are BATCH_ROWS candidates. */
 static void loop_fill(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
     join_kind kind = o->node->join.kind;

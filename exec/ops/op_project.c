@@ -4,7 +4,7 @@
 #include "op_int.h"
 
 typedef struct project_state {
-    int64_t before; /* rows of earlier batches */
+    int64_t before; /* number of rows in earlier batches */
 } project_state;
 
 static int project_next(op *o, batch **out, err *e) {

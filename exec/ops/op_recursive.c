@@ -6,16 +6,16 @@
  *   next   the rows of the current round so far
  *
  * Rows are returned at once, so a LIMIT above ends an infinite recursion. The operators of the
- * recursive part are rebuilt for each round, unless only filters, projections and left sides of joins
- * are above the working rows: these resume, so that joins keep their hash tables. Invariant: with
- * UNION a row equal to an earlier one, of any round, is not returned.
+ * recursive part are rebuilt for each round. If only filters, projections and left sides of joins
+ * are above the working rows, the operators are not rebuilt but continue, so that joins keep their
+ * hash tables. Invariant: with UNION a row equal to an earlier one, of any round, is not returned.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"
 
 typedef struct recursive_state {
     rowset *last, *next;
-    hash_table *seen; /* UNION; else NULL */
+    hash_table *seen; /* the rows returned so far, for UNION; NULL for UNION ALL */
     bool in_rounds;   /* the first part has ended */
     bool can_resume;  /* the recursive part need not be rebuilt */
     arena *round;     /* memory of operators that are rebuilt for each round */
@@ -30,7 +30,7 @@ static bool reads(const plan_node *p, int number) {
     return false;
 }
 
-/* Whether the operators of p, after they ended, return more rows once there are more working rows. */
+/* Whether the operators of p, after they ended, return more rows if working rows are added. */
 static bool can_resume(const plan_node *p, int number) {
     switch (p->kind) {
     case PLAN_WORKING:
@@ -75,7 +75,7 @@ static int recursive_open(op *o, err *e) {
 
 static void close_round(op *o) {
     if (o->right)
-        o->actual.ms -= o->right->actual.ms; /* reported as the round's own */
+        o->actual.ms -= o->right->actual.ms; /* the round's operators report this time */
     o->ctx->counts.adds_rounds = true;
     op_close(o->right);
     o->ctx->counts.adds_rounds = false;
@@ -97,7 +97,7 @@ static int build_round(op *o, err *e) {
     return status;
 }
 
-/* Starts the next round over the rows of the current one. *more = false: there were none. */
+/* Starts the next round over the rows of the current round. *more = false if there are none. */
 static int start_round(op *o, bool *more, err *e) {
     recursive_state *s = o->state;
     int number = o->node->recursive.number, status = 0;
@@ -115,7 +115,8 @@ static int start_round(op *o, bool *more, err *e) {
     return status;
 }
 
-/* *out = `in`, with UNION without rows returned before; NULL: no rows are left. Keeps them. */
+/* Sets *out to the rows of `in`; for UNION, without rows that were returned before. Keeps these
+ * rows for the next round. *out is NULL if no rows are left. */
 static int keep_new(op *o, batch *in, batch **out, err *e) {
     recursive_state *s = o->state;
     *out = in;
@@ -146,7 +147,7 @@ static int recursive_next(op *o, batch **out, err *e) {
 
 static void recursive_close(op *o) {
     recursive_state *s = o->state;
-    close_round(o); /* before its arena is freed */
+    close_round(o); /* before the round's arena is freed */
     arena_free(s->round);
     rowset_free(s->last);
     rowset_free(s->next);
@@ -159,11 +160,11 @@ const op_class op_recursive = {.name = "recursive",
                                .next = recursive_next,
                                .close = recursive_close};
 
-/* ---- the working rows ------------------------------------------------------------------------- */
+/* ---- the working rows ------------------------------------------------------------------------ */
 
 typedef struct working_state {
     uint64_t round; /* the round whose rows are being returned */
-    int at;         /* batches of it returned so far */
+    int at;         /* batches of that round returned so far */
 } working_state;
 
 static int working_next(op *o, batch **out, err *e) {

@@ -1,10 +1,11 @@
 /*
- * op_residual.c - the ON condition of a LEFT JOIN that contains LLM calls. Its input is candidate
- * pairs, all pairs of a left row in succession (group slot); it keeps the pairs whose predicate is
- * true, or, if a left row has none, one row with the right columns NULL.
+ * op_residual.c - the ON condition of a LEFT JOIN that contains LLM calls. The input is candidate
+ * pairs. All pairs of a left row follow each other and have the left row's number in the group
+ * slot. Pairs whose predicate is true are returned. A left row without such a pair is returned
+ * once, with the right columns NULL.
  *
- * Invariant: every left row returns at least one row. Its first pair is kept, across batches, until
- * a pair passes or the next left row begins.
+ * Invariant: every left row returns at least one row. The first pair of a left row is kept, across
+ * batches, until a pair passes or the next left row begins.
  */
 #include <string.h>
 
@@ -14,13 +15,13 @@ typedef struct residual_state {
     rowset *pending; /* one row: the left row with the right columns NULL; or empty */
     bool open;       /* there is a current left row */
     bool passed;     /* one of its pairs passed */
-    int64_t group;   /* its number */
+    int64_t group;   /* number of the current left row */
     bool input_done;
     rowset *result;
     int at;
 } residual_state;
 
-/* Returns the left row with NULLs if none of its pairs passed. */
+/* Ends the current left row: adds it with NULLs to the result if none of its pairs passed. */
 static void finish_group(residual_state *s) {
     if (s->open && !s->passed)
         rowset_push(s->result, rowset_batch(s->pending, 0)->cols, 0);

@@ -1,5 +1,5 @@
 /*
- * op_rowset.c - a subtree whose rows the snapshot read (snapshot.c): returns the kept batches.
+ * op_rowset.c - returns the rows of a subtree that the snapshot has read (snapshot.c).
  */
 #include "op_int.h"
 

@@ -1,11 +1,12 @@
 /*
- * op_scan.c - table scan: the whole table, a range of rowids, or the rows of index keys, with a
- * filter. An index join passes the keys in before it reads the first row (op_scan_int.h).
+ * op_scan.c - table scan: returns the rows of the whole table, of a range of rowids, or with given
+ * keys, and filters them. An index join sets the keys before it reads the first row
+ * (op_scan_int.h).
  *
  * Invariant: rows are returned in rowid order: rowids from an index or a list of keys are collected
  * and sorted first. An `ordered` scan instead returns rows in its index's order, or by descending
- * rowid. Cells point into the read transaction's memory map and are not copied. A NULL bound matches
- * no row, as x = NULL does not.
+ * rowid. Cells point into the read transaction's memory map and are not copied. A range with a NULL
+ * bound has no rows, because a comparison with NULL is never true.
  */
 #include "op_scan_int.h"
 
@@ -20,7 +21,8 @@ typedef struct scan_state {
     scan_bound next_low, next_high;
 } scan_state;
 
-/* Evaluates bounds, except the one that an IN list sets. *possible = false: one is NULL. */
+/* Evaluates bounds, except the bound that takes its values from an IN list. Sets *possible to false
+ * if a bound is NULL. */
 static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, value **values,
                        bool *possible, err *e) {
     *values = ARENA_ARRAY(o->mem, value, BASE_MAX(n, 1));
@@ -42,7 +44,7 @@ static int find_rows(scan_state *s, const scan_bound *low, const scan_bound *hig
     return status ? status : scan_rowids(s->scan, &s->found, e);
 }
 
-/* Finds the rows in the bounds for each value of the IN list. */
+/* Finds the rows for each value of the IN list, which is set in both bounds. */
 static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err *e) {
     const plan_node *p = o->node;
     scan_state *s = o->state;
@@ -58,8 +60,8 @@ static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err
     return status;
 }
 
-/* Opens a scan in index order. Where the order wants the index column's NULLs on the other side than
- * the index has them, it reads two ranges: the NULLs, and all others. */
+/* Opens a scan in index order. If the query's order has NULLs at the other end than the index, the
+ * scan reads two ranges: the NULLs, and all other values. */
 static int start_in_order(op *o, scan_spec *spec, scan_bound low, scan_bound high, err *e) {
     scan_state *s = o->state;
     scan_nulls nulls = o->node->scan.nulls;

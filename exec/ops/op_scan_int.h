@@ -8,11 +8,12 @@
 
 extern const op_class op_scan;
 
-/* For a `keyed` scan, before its first op_next: looks up the rows of these keys, a column for each of
- * its bounds; NULL matches nothing. May be called repeatedly; then call op_scan_found. */
+/* For a `keyed` scan, before its first op_next: finds the rows with these keys; there is one column
+ * of keys per bound. Keys with a NULL match nothing. May be called repeatedly; call op_scan_found
+ * after the last call. */
 int op_scan_keys(op *o, const column *keys, int rows, err *e);
-void op_scan_found(op *o);              /* the scan returns the rows found */
-size_t op_scan_found_rows(const op *o); /* so far; a row found twice counts twice */
+void op_scan_found(op *o);              /* makes the scan return the rows found */
+size_t op_scan_found_rows(const op *o); /* rows found so far; a row found twice counts twice */
 /* Makes the scan read the whole table instead. */
 int op_scan_whole(op *o, err *e);
 

@@ -1,15 +1,16 @@
 /*
- * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows are in order of first appearance, those of the
+ * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows are in order of first appearance, rows of the
  * left input first; NULL equals NULL.
  *
  * EXCEPT and INTERSECT read the whole right input after the left input's first batch, then return
- * the distinct rows of the left input that it does not, or does, contain.
+ * distinct rows of the left input: EXCEPT those that the right input does not contain, INTERSECT
+ * those that the right input contains.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"
 
 typedef struct setop_state {
-    hash_table *seen;  /* distinct rows of the input so far; NULL: UNION ALL */
+    hash_table *seen;  /* distinct rows so far; NULL for UNION ALL */
     hash_table *right; /* EXCEPT, INTERSECT: the rows of the right input */
     bool left_done;
     uint32_t entries[BATCH_ROWS];

@@ -12,9 +12,9 @@
 
 typedef struct sort_state {
     sort_buffer *input;
-    rowset *rows, *keys; /* taken from it at the input's end */
+    rowset *rows, *keys; /* taken from `input` after the last row */
     uint32_t *order;
-    int64_t at, count; /* rows returned so far, of how many */
+    int64_t at, count; /* rows returned so far; rows in total */
     bool sorted;
     column *key_cols, *group_cols;
 } sort_state;

@@ -1,17 +1,19 @@
 /*
- * op_window.c - window functions: returns the input rows in input order, each with its functions'
- * results. With a limit only the first rows of each partition are kept (rows/sort_buffer.c).
+ * op_window.c - window functions: returns the input rows in input order, each with the results of
+ * the window functions. With a limit only the first rows of each partition are kept
+ * (rows/sort_buffer.c).
  *
  *   rows     the kept input rows (spilling)
  *   keys     their sort keys (spilling)
  *   values   function arguments that are not plain columns (spilling)
  *   results  one column per function and batch of rows (spilling)
  *   order    row numbers, sorted by all keys
- *   differs  [k] the first key in which row order[k] differs from row order[k - 1]
+ *   differs  [k]: the index of the first key in which row order[k] differs from row order[k - 1]
  *
- * One sort serves all functions of the node. For a function with fewer keys, rows that are equal in
- * these keys are put back into input order, so that its results do not depend on the other functions.
- * Partitions are computed one by one. Invariant: peers (rows equal in the order) are in input order.
+ * One sort serves all functions of the node. If a function has fewer keys, rows that are equal in
+ * its keys are put back into input order, so that its results do not depend on the other functions'
+ * keys. Partitions are computed one by one. Invariant: peers (rows with equal keys) are in input
+ * order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +33,7 @@ enum { MAX_ARGS = 3 };
 
 typedef struct window_state {
     sort_buffer *input;
-    rowset *rows, *keys; /* taken from it at the input's end */
+    rowset *rows, *keys; /* taken from `input` after the last row */
     rowset *values;
     int nvalues;
     window_source (*sources)[MAX_ARGS]; /* by function */
@@ -87,8 +89,8 @@ static int not_positive(const rel_window *w, int arg, const char *what, int64_t 
                       "%s must be positive, not %lld", what, (long long)got);
 }
 
-/* Buckets differ by at most one row, the larger ones first. Their number is the argument's value in
- * the partition's first row. */
+/* NTILE: the sizes of the buckets differ by at most one row, and larger buckets come first. The
+ * number of buckets is the argument's value in the partition's first row. */
 static int ntile(window_part *p, const rel_window *w, const window_arg *args, err *e) {
     value parts = window_get(&args[0], 0);
     if (parts.type != TYPE_NULL && parts.i <= 0)
@@ -139,7 +141,8 @@ static int aggregate(window_part *p, const rel_window *w, const window_arg *args
     return window_aggregate(p, w, &args[0], e);
 }
 
-/* A switch, not a table, so that the compiler reports a missing kind. */
+/* Returns the function of a kind. A switch, not a table, so that the compiler reports a missing
+ * kind. */
 static window_fn *function_of(window_kind kind) {
     switch (kind) {
     case WINDOW_ROW_NUMBER:
@@ -228,7 +231,7 @@ static int window_open(op *o, err *e) {
     return 0;
 }
 
-/* The argument (1 for count(*)) where FILTER is true, NULL elsewhere. */
+/* Sets c to the argument (1 for count(*)) where FILTER is true, and to NULL elsewhere. */
 static int filtered_values(op *o, const rel_window *w, const batch *in, column *c, err *e) {
     int *kept = ARENA_ARRAY(o->pass, int, in->rows), count;
     int status = eval_filter(w->filter, in, o->pass, kept, &count, e);
@@ -311,7 +314,7 @@ static int sort_input(op *o, err *e) {
     return 0;
 }
 
-/* The end of the run of rows that begins at `from` and is equal in the first `nkeys` keys. */
+/* Returns the end of the run of rows from `from` on that are equal in the first `nkeys` keys. */
 static int run_end(const window_state *s, int from, int n, int nkeys) {
     int to = from + 1;
     while (to < n && s->differs[to] >= nkeys)
@@ -324,7 +327,8 @@ static int compare_numbers(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The order by only the first `nkeys` keys: a copy, or s->order itself. NULL: out of memory. */
+/* Returns the row numbers sorted by only the first `nkeys` keys: s->order if these are all keys,
+ * else a copy. NULL: out of memory. */
 static uint32_t *order_by_fewer(const op *o, int n, int nkeys) {
     const window_state *s = o->state;
     if (nkeys == o->node->window.nkeys)

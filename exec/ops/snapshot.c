@@ -1,6 +1,6 @@
 /*
- * snapshot.c - reads the maximal subtrees without LLM nodes of a plan, so that its transaction can
- * end before the model starts.
+ * snapshot.c - reads the largest subtrees of a plan that have no LLM nodes, so that the transaction
+ * can end before the model starts.
  *
  * Invariant: after snapshot_take no operator of the plan uses the transaction. A shared subtree
  * without LLM nodes is kept once, for all its readers (op_shared.c).
@@ -31,7 +31,7 @@ static int keep_shared(exec_ctx *ctx, const plan_node *p, err *e) {
     int status = op_build(ctx, p, &o, e);
     if (status)
         return status;
-    status = op_next(o, &first, e); /* keeps the shared rows */
+    status = op_next(o, &first, e); /* keeps all rows of the shared node */
     op_close(o);
     return status;
 }

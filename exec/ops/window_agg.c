@@ -1,11 +1,11 @@
 /*
- * window_agg.c - aggregates over window frames.
+ * window_agg.c - computes aggregates over window frames.
  *
  *   frames that begin where the partition does    one cell accumulates rows as the end moves: O(n)
  *   other frames of COUNT, SUM, AVG, MIN, MAX,    a segment tree of cells, fan-out 16: O(log n) per
  *   STDDEV                                        frame, and nothing is ever subtracted
  *   MEDIAN                                        a sorted array of the frame's values
- *   GROUP_CONCAT                                  rebuilt for each frame that differs
+ *   GROUP_CONCAT                                  rebuilt when the frame changes
  *
  * Invariant: a frame's result is what GROUP BY returns for its rows in the window's order, except
  * that REAL sums may be rounded differently, since they are added in another order.
@@ -23,7 +23,8 @@ typedef struct window_agg {
     window_part *p;
     const rel_window *w;
     const window_arg *arg;
-    agg_cell *levels[MAX_LEVELS]; /* levels[l][k], l > 0: rows k * 16^l …; level 0 is the rows */
+    /* levels[l][k], l > 0: the cell of the 16^l rows from row k * 16^l on; level 0 is the rows. */
+    agg_cell *levels[MAX_LEVELS];
     int counts[MAX_LEVELS], nlevels;
 } window_agg;
 
@@ -35,7 +36,7 @@ static bool is_better(const window_agg *a, int row, int than) {
     return a->w->agg == AGG_MIN ? order < 0 : order > 0;
 }
 
-/* MIN and MAX keep the position of the first row with the extreme value. */
+/* MIN and MAX: keeps in cell->i the position of the first row with the extreme value. */
 static void keep_better(const window_agg *a, agg_cell *cell, int row) {
     if (cell->count == 0 || is_better(a, row, (int)cell->i))
         cell->i = row;
@@ -67,7 +68,8 @@ static void take_row(const window_agg *a, agg_cell *cell, int row) {
     cell->count++;
 }
 
-/* Chan, Golub and LeVeque's formula for merging two sums of squared differences. */
+/* Adds `other` to `cell` by Chan, Golub and LeVeque's formula for merging two sums of squared
+ * differences. */
 static void merge_spread(agg_cell *cell, const agg_cell *other) {
     double n = (double)cell->count, m = (double)other->count,
            apart = other->spread.mean - cell->spread.mean;
@@ -161,7 +163,8 @@ static void take_at(const window_agg *a, agg_cell *cell, int level, int from, in
             take_cell(a, cell, &a->levels[level][k]);
 }
 
-/* Adds rows [from, to): the ends cell by cell, the whole parents between them a level up. */
+/* Adds rows [from, to) to the cell. On each level, adds the entries before and after those that
+ * fill whole parents; the whole parents are added on the next level. */
 static void take_range(const window_agg *a, agg_cell *cell, int from, int to) {
     for (int level = 0; from < to; level++) {
         int first = (from + FANOUT - 1) / FANOUT, last = to / FANOUT;
@@ -211,7 +214,7 @@ typedef struct sorted_values {
     int n;
 } sorted_values;
 
-/* The index of x, or where to insert it. */
+/* Returns the index of x, or the index at which to insert x. */
 static int place_of(const sorted_values *s, double x) {
     int low = 0, high = s->n;
     while (low < high) {
@@ -244,7 +247,8 @@ static void drop_rows(sorted_values *s, int from, int to) {
     }
 }
 
-/* Bounds only move forward; rows that EXCLUDE leaves out are removed, and added again afterwards. */
+/* Frame bounds only move forward, so values are added at the end and removed at the start. Rows
+ * that EXCLUDE leaves out are removed for one result and then added again. */
 static int run_median(window_agg *a, err *e) {
     frame_walk walk = frame_walk_new(a->p, &a->w->frame);
     sorted_values s = {.arg = a->arg};

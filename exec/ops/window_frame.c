@@ -1,8 +1,8 @@
 /*
- * window_frame.c - the rows of a window frame: ROWS, GROUPS, RANGE, and EXCLUDE.
+ * window_frame.c - finds the rows of a window frame: ROWS, GROUPS, RANGE, and EXCLUDE.
  *
- * Invariant: offsets are constants and rows are sorted, so both bounds only move forward: a walk over
- * a partition of n rows costs O(n), for frames of any size.
+ * Invariant: offsets are constants and rows are sorted, so both bounds of the frame only move
+ * forward: a walk over a partition of n rows costs O(n), for frames of any size.
  */
 #include "window_int.h"
 
@@ -19,8 +19,9 @@ int window_cancelled(const window_part *p, int at, err *e) {
 
 /* ---- RANGE with an offset -------------------------------------------------------------------- */
 
-/* Compares the key at k with the key at `at` plus or minus the bound's offset, in the window's
- * direction: -1 before, 0 equal, 1 after. INTEGER keys are compared in 128 bits, without overflow. */
+/* Compares the key at k with a bound: the key at `at` plus or minus the bound's offset. Returns -1
+ * if k comes before the bound in the window's order, 0 if equal, 1 if after. INTEGER keys are
+ * compared in 128 bits, without overflow. */
 static int compare_to_bound(const window_part *p, int k, int at, const frame_bound *b) {
     bool minus = (b->kind == BOUND_PRECEDING) != p->descending;
     int c;
@@ -34,7 +35,8 @@ static int compare_to_bound(const window_part *p, int k, int at, const frame_bou
     return p->descending ? -c : c;
 }
 
-/* The frame of a NULL key is all NULLs; no NULL is in the frame of a number. */
+/* If the key at `at` is NULL, the frame is all rows with a NULL key; else it has no row with a NULL
+ * key. */
 static int range_start(frame_walk *w, int at) {
     const window_part *p = w->p;
     if (at < w->low || at >= w->high)
@@ -57,7 +59,7 @@ static int range_end(frame_walk *w, int at) {
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* `at` plus or minus the bound's offset, limited to -1 … most. */
+/* Returns `at` plus or minus the bound's offset, but at least -1 and at most `most`. */
 static int moved(int at, const frame_bound *b, int most) {
     int by = (int)BASE_MIN(b->offset.i, (int64_t)INT32_MAX);
     if (b->kind == BOUND_PRECEDING)

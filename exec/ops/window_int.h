@@ -1,19 +1,19 @@
 /*
- * window_int.h - a window partition, the frames of its rows, and aggregates over frames: private to
- * op_window.c, window_frame.c, window_agg.c.
+ * window_int.h - a window partition, the frames of its rows, and aggregates over frames. Only for
+ * op_window.c, window_frame.c and window_agg.c.
  *
  *   rows    [n] input row numbers of the partition's rows, in the window's order
- *   group   [n] each row's peer group (rows equal in the order)
+ *   group   [n] the number of each row's peer group (rows with equal keys)
  *   first   [ngroups + 1] the position where each peer group begins
  *
- * Functions refer to a row by its position in the partition: 0 … n - 1.
+ * Window functions refer to a row by its position in the partition: 0 … n - 1.
  */
 #ifndef KVASIR_WINDOW_INT_H
 #define KVASIR_WINDOW_INT_H
 
 #include "rows/rowset_int.h"
 
-/* A function's argument: position k is cell k * step of `c` (step 0: a constant). */
+/* A function's argument: its value at position k is cell k * step of `c`; constant: step 0. */
 typedef struct window_arg {
     column c;
     int step;
@@ -26,7 +26,7 @@ typedef struct window_part {
     int n, ngroups;
     const uint32_t *rows;
     int *group, *first;
-    column key; /* by position: the only sort key, for RANGE with an offset */
+    column key; /* cell p: the value of the only sort key at position p; for RANGE with an offset */
     bool descending;
     column *out; /* results of the current function: one column per batch of input rows */
 } window_part;
@@ -37,9 +37,9 @@ static inline value window_get(const window_arg *a, int at) {
 static inline bool window_is_null(const window_arg *a, int at) {
     return a->c.type == TYPE_NULL || column_is_null(&a->c, at * a->step);
 }
-/* Sets the result of the row at a position; texts are not copied. */
+/* Sets the result of the row at position `at`; a text is not copied. */
 void window_set(window_part *p, int at, value v);
-/* Checks the cancel flag at every 1,024th position: ERR_CANCELLED. */
+/* Returns ERR_CANCELLED if the statement was cancelled. Checks only every 1,024th position. */
 int window_cancelled(const window_part *p, int at, err *e);
 
 /* The positions of a frame: [start, skip), then `keep` (-1: none), then [resume, end).
@@ -58,7 +58,8 @@ typedef struct frame_walk {
 
 frame_walk frame_walk_new(const window_part *p, const window_frame *frame);
 frame_rows frame_walk_to(frame_walk *w, int at);
-/* The position of a frame's k-th row, from 0; with `back`, counted from its end. -1: k is too large. */
+/* Returns the position of a frame's row k, counted from 0; with `back`, counted from the frame's
+ * end. -1: the frame has no row k. */
 int frame_nth(const frame_rows *f, int64_t k, bool back);
 
 /* Sets an aggregate's results for all rows of the partition; NULLs in arg are not aggregated. */

@@ -1,5 +1,6 @@
 /*
- * cells_int.h - single cells of columns: NULL, and comparison in the order of their type.
+ * cells_int.h - tests single cells of columns for NULL, and compares them in the order of their
+ * type.
  */
 #ifndef KVASIR_CELLS_INT_H
 #define KVASIR_CELLS_INT_H
@@ -20,7 +21,7 @@ static inline bool cell_is_null(const column *c, int row) {
     return c->type == TYPE_NULL || column_is_null(c, row);
 }
 
-/* Whether one of the row's n cells is NULL. */
+/* Whether any of the row's n cells is NULL. */
 static inline bool row_has_null(const column *cols, int n, int row) {
     for (int c = 0; c < n; c++)
         if (cell_is_null(&cols[c], row))

@@ -1,5 +1,6 @@
 /*
- * hash_table.c - distinct rows of keys in a rowset, found by a hash index (storage/containers.h).
+ * hash_table.c - keeps distinct rows of keys in a rowset, and finds them by a hash index
+ * (storage/containers.h).
  *
  * Invariant: entry k's keys are row k of `keys`, and no two entries have equal keys (NULL = NULL,
  * -0.0 = 0.0, NaN = NaN).
@@ -15,8 +16,8 @@
 struct hash_table {
     int nkeys;
     rowset *keys;
-    hash_index index;             /* of entries by their keys' hashes */
-    uint64_t hashes[BATCH_ROWS];  /* of the rows being added or looked up */
+    hash_index index;             /* finds entries by the hash of their keys */
+    uint64_t hashes[BATCH_ROWS];  /* hashes of the rows being added or looked up */
     uint32_t entries[BATCH_ROWS]; /* scratch of hash_table_add_new */
 };
 
@@ -97,7 +98,7 @@ static bool entry_equals(const hash_table *h, uint32_t entry, const column *keys
     return true;
 }
 
-/* The entry of a row's keys, or HASH_NONE. */
+/* Returns the entry of a row's keys, or HASH_NONE. */
 static uint32_t find_entry(const hash_table *h, uint64_t hash, const column *keys, int row) {
     for (const hash_slot *s = hash_index_first(&h->index, hash); s;
          s = hash_index_next(&h->index, s))

@@ -2,7 +2,8 @@
  * row_sort.c - sorts the row numbers of kept keys (row_sort_int.h).
  *
  * A merge sort over {prefix, row} items: insertion-sorted runs of 12, merged bottom up. Two runs
- * that are in order already are copied after one comparison, so sorted input costs O(n).
+ * that are in order already are copied after one comparison, so sorted input needs only O(n)
+ * comparisons.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,8 @@ static uint64_t ordered_bits(const column *c, int row) {
     }
 }
 
-/* A number that grows with the key's order, direction and NULLs included. */
+/* Returns a number that grows in sort order; the key's direction and the place of NULLs are
+ * included. */
 static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
     if (cell_is_null(c, row))
         return k->nulls_first ? 0 : UINT64_MAX;

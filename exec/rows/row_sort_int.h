@@ -1,7 +1,6 @@
 /*
- * row_sort_int.h - sorting kept rows by their keys (row_sort.c), and collecting the rows to sort,
- * all of them or the first of each group (sort_buffer.c): shared by ORDER BY, windows and
- * GROUP_CONCAT.
+ * row_sort_int.h - sorts kept rows by their keys (row_sort.c), and collects the rows to sort: all
+ * rows, or the first rows of each group (sort_buffer.c). For ORDER BY, windows and GROUP_CONCAT.
  *
  * Invariant: sorts are stable. Ownership: the caller frees what sort_rows and sort_buffer_take
  * return.
@@ -11,13 +10,13 @@
 
 #include "hash_table_int.h"
 
-/* *out = the row numbers of `keys` in sorted order; column k of `keys` holds the values of by[k].
- * ERR_FULL, ERR_LIMIT, ERR_CANCELLED. */
+/* Sets *out to the row numbers of `keys` in sorted order; column k of `keys` holds the values of
+ * by[k]. ERR_FULL, ERR_LIMIT, ERR_CANCELLED. */
 int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
               uint32_t **out, err *e);
-/* Compares row i of the columns a with row j of b: negative, 0 or positive. */
+/* Compares row i of the columns a with row j of the columns b: negative, 0 or positive. */
 int sort_compare(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j);
-/* The number of leading keys in which the two rows are equal. */
+/* Returns the number of leading keys in which the two rows are equal. */
 int sort_equal_keys(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j);
 
 /* Kept keys and their order. */
@@ -27,8 +26,8 @@ typedef struct sort_order {
     int nkeys;
 } sort_order;
 
-/* A row of them. The prefix is the first key as an order-preserving number: different prefixes
- * decide a comparison without reading the keys, equal ones do not. */
+/* A row of kept keys. The prefix is made from the first key and grows in sort order: rows with
+ * different prefixes are compared without reading the keys. */
 typedef struct sort_item {
     uint64_t prefix;
     uint32_t row;
@@ -37,22 +36,22 @@ typedef struct sort_item {
 uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row);
 /* Whether a comes before b: by the keys, then by row number. */
 bool sort_before(const sort_order *s, sort_item a, sort_item b);
-bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* their keys are equal */
+bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* whether their keys are equal */
 
 /* ---- the rows to sort (sort_buffer.c) -------------------------------------------------------- */
 
 typedef struct sort_buffer sort_buffer;
 
-/* Which rows are kept; the arrays outlive the sort_buffer. */
+/* Which rows a sort_buffer keeps. The arrays must live longer than the sort_buffer. */
 typedef struct sort_spec {
-    int64_t limit;           /* rows to keep of each group; 0: all rows */
-    bool with_ties;          /* also keep rows that equal the last one within the limit */
-    int ncols;               /* columns of the rows */
+    int64_t limit;  /* number of rows to keep of each group; 0: all rows */
+    bool with_ties; /* also keep rows with the same keys as the last row within the limit */
+    int ncols;      /* columns of the rows */
     const value_type *types; /* of these columns */
     const sort_key *by;
     int nkeys;
     int nsame;  /* leading keys that are equal within a group */
-    int ngroup; /* columns that make a row's group; 0: all rows are one group */
+    int ngroup; /* number of group columns; 0: all rows are one group */
     const value_type *group_types;
 } sort_spec;
 
@@ -62,7 +61,7 @@ void sort_buffer_free(sort_buffer *b); /* NULL is fine */
  * ERR_LIMIT. */
 int sort_buffer_add(sort_buffer *b, const batch *in, const column *keys, const column *group,
                     err *e);
-/* The kept rows and their keys, in input order; empties the buffer. */
+/* Sets *rows and *keys to the kept rows and their keys, in input order. Empties the buffer. */
 int sort_buffer_take(sort_buffer *b, rowset **rows, rowset **keys, err *e);
 
 #endif

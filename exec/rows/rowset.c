@@ -4,7 +4,8 @@
  *   batches  [0] 2,048 rows  [1] 2,048 rows  …  [n-1] the rest
  *
  * Invariant: row r is in batch r / BATCH_ROWS at r % BATCH_ROWS. The first batch starts small and
- * grows, since most results are small; all others are allocated whole and never move.
+ * grows, since most results are small; every later batch is allocated with room for BATCH_ROWS rows
+ * and never moves.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ static batch *last_batch(const rowset *r) {
     return r->nbatches ? r->batches[r->nbatches - 1] : NULL;
 }
 
-/* Returns a batch with room for at least one more row, and for `more` rows where that fits. */
+/* Returns a batch with room for at least one more row. A batch that this allocates or enlarges gets
+ * room for `more` rows, but at most BATCH_ROWS. */
 static batch *make_room(rowset *r, int more) {
     batch *b = last_batch(r);
     if (b && b->rows < r->capacity)

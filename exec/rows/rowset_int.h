@@ -2,14 +2,15 @@
  * rowset_int.h - kept rows of fixed column types, in an arena that spills to a temporary file.
  *
  * Cells, texts included, are copied in; batches are read in place, any number of times, until the
- * rowset is freed or cleared. Ownership: whoever calls rowset_new frees it.
+ * rowset is freed or cleared. Ownership: the caller of rowset_new frees the rowset.
  */
 #ifndef KVASIR_ROWSET_INT_H
 #define KVASIR_ROWSET_INT_H
 
 #include "core/exec_ctx_int.h"
 
-/* The first work_memory bytes are on the heap; all are counted in ctx->space. ctx may be NULL. */
+/* Makes an empty rowset. Its first work_memory bytes are on the heap, the rest in the temporary
+ * file; both are counted in ctx->space. ctx may be NULL. */
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
 void rowset_free(rowset *r);  /* NULL is fine */
 void rowset_clear(rowset *r); /* removes all rows */
@@ -22,10 +23,10 @@ int rowset_full_error(const rowset *r, err *e); /* 0 or ERR_FULL */
 
 int64_t rowset_rows(const rowset *r);
 int rowset_batches(const rowset *r);
-/* Batch i. All but the last have BATCH_ROWS rows. */
+/* Returns batch i. Every batch but the last has BATCH_ROWS rows. */
 const batch *rowset_batch(const rowset *r, int i);
 value rowset_get(const rowset *r, int64_t row, int column);
-/* out[k] = column c of row rows[k], NULL for a negative row number. Texts are not copied. */
+/* Sets out[k] to column c of row rows[k]; NULL if rows[k] is negative. Texts are not copied. */
 void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count, column *out);
 
 #endif

@@ -1,16 +1,17 @@
 /*
- * sort_buffer.c - the rows that a sort or a window keeps with their sort keys: all of them, or only
- * the first `limit` of each group (top-N).
+ * sort_buffer.c - keeps the rows of a sort or a window with their sort keys: all rows, or only the
+ * first `limit` of each group (top-N).
  *
- *   groups  {items, n} by entry of `table`; a single one where the spec has no group columns
- *   items   {prefix, row}; once there are `limit`, a heap with the last in order on top, followed
- *           (with ties) by all other rows that equal that last one
+ *   groups  {items, n} by entry of `table`; only one if the spec has no group columns
+ *   items   {prefix, row} of the kept rows. Once there are `limit` items, these are a heap with the
+ *           last row in sort order on top. With ties, all other rows with the same keys as that
+ *           last row follow.
  *   rows    the rows of all groups, and rejected rows that are not removed yet (spilling)
  *   keys    their sort keys (spilling)
  *
- * Rejected rows are removed when they are half of what is kept, so memory follows groups × limit,
- * not the input. Invariant: row numbers grow in input order, so of rows with equal keys the later
- * one is rejected first.
+ * Rejected rows are removed when about half of all stored rows are rejected, so memory depends on
+ * groups × limit, not on the number of input rows. Invariant: row numbers grow in input order, so
+ * of rows with equal keys the later one is rejected first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,7 @@ static void make_groups(sort_buffer *b, size_t count) {
     memset(b->groups + before, 0, sizeof *b->groups * (b->ngroups - before));
 }
 
-/* entries[k] = the group of row k. */
+/* Sets entries[k] to the group of row k. */
 static int find_groups(sort_buffer *b, const column *group, int rows, err *e) {
     if (!b->table) {
         memset(b->entries, 0, sizeof *b->entries * (size_t)rows);
@@ -88,7 +89,8 @@ static bool item_after(const sort_order *s, sort_item a, sort_item b) {
 
 HEAP_DEFINE(last_first, sort_item, const sort_order *, item_after, HEAP_NOT_TOLD);
 
-/* Grows from 4 items, not from ARENA_PUSH's 16: there may be millions of groups. */
+/* Appends x to a group. The first allocation is for 4 items, not for 16 as in ARENA_PUSH, because
+ * there may be millions of groups. */
 static void append_item(sort_buffer *b, sort_group *g, sort_item x) {
     if (g->n == g->room) {
         size_t room = g->room ? g->room * 2 : (size_t)BASE_MIN(4, b->spec.limit);
@@ -102,7 +104,7 @@ static void append_item(sort_buffer *b, sort_group *g, sort_item x) {
     b->kept++;
 }
 
-/* Compares row `row` of the keys with the last row of a full group, an earlier one. */
+/* Compares row `row` of the keys with the last row, in sort order, that a full group keeps. */
 static int compare_to_last(const sort_buffer *b, const sort_group *g, uint64_t prefix,
                            const column *keys, int row) {
     sort_item last = g->items[0];
@@ -113,8 +115,8 @@ static int compare_to_last(const sort_buffer *b, const sort_group *g, uint64_t p
                         (int)(last.row % BATCH_ROWS));
 }
 
-/* Replaces the last item of a full group by x. With ties the old last item stays while it equals
- * the new one. */
+/* Replaces the last item of a full group by x. With ties, the old last item is kept if its keys
+ * equal those of the new last item. */
 static void replace_last(sort_buffer *b, const sort_order *s, sort_group *g, sort_item x) {
     size_t limit = (size_t)b->spec.limit;
     sort_item last = g->items[0];
