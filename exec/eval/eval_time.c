@@ -2,8 +2,8 @@
  * eval_time.c - date and time functions as in sqlite: values as ISO 8601 text, modifiers, strftime.
  *
  * Invariant: results are within the years 0000 to 9999. Text that is not a time, an unknown
- * modifier or a result out of range is NULL, so that one bad cell does not end a query over a column; only
- * literals in the statement cause errors.
+ * modifier or a result out of range is NULL, so that one bad cell does not end a query over a
+ * column. Only literals in the statement cause errors.
  */
 #include <ctype.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * commands.c - the table of shell commands, parsing a command line, and the short commands. Longer
- * ones are in commands_*.c.
+ * commands.c - the table of shell commands, the parser of a command line, and short commands.
+ * Longer commands are in commands_*.c.
  *
  * Invariant: dispatch, .help, completion and "did you mean" use this one table; names of psql and
  * sqlite3 are aliases in it. A command writes its answer to the output of results (shell_print) and
@@ -190,7 +190,8 @@ static bool cmd_quit(shell *sh, command_call *c) {
     return true;
 }
 
-/* Turns sqlite3's `.param set :x 5` into `.set x 5`, `.param list` into `.set`; false: neither. */
+/* Turns sqlite3's `.param set :x 5` into `.set x 5` and `.param list` into `.set`. False: c is
+ * neither. */
 static bool param_words(command_call *c) {
     if (strncasecmp(c->name, ".param", strlen(".param")) != 0 || c->argc == 0)
         return true;
@@ -430,8 +431,8 @@ static const char *nearest_command(str typed, arena *mem) {
                 names[n++] = arena_strndup(mem, alias.p, alias.n);
         }
     }
-    /* The name with the other sign: \tables means .tables, .x means \x. psql's commands of one or two
-     * letters are too short to guess from. */
+    /* Try the name with the other sign: \tables means .tables, .x means \x. Not for psql's names of
+     * one or two letters, which are too short for a guess. */
     char *other = arena_strndup(mem, typed.p, typed.n);
     *other = sign == '.' ? '\\' : '.';
     const command *meant = sign == '.' || typed.n > 3 ? command_find(str_from(other)) : NULL;
@@ -456,7 +457,7 @@ static bool unknown(shell *sh, str typed) {
     return false;
 }
 
-/* Splits c->rest at blanks outside of '…' and "…"; a doubled quote inside them is one quote. */
+/* Splits c->rest at blanks outside of '…' and "…"; a doubled quote within quotes is one quote. */
 static void split(command_call *c) {
     const char *p = c->rest.p, *end = c->rest.p + c->rest.n;
     c->argv = ARENA_ARRAY(c->mem, char *, c->rest.n / 2 + 2);
@@ -489,8 +490,8 @@ static void expand_home(command_call *c) {
             c->argv[i] = arena_printf(c->mem, "%s%s", home, c->argv[i] + 1);
 }
 
-/* False, after an error, if there are more words than the usage names. Options do not count; the
- * error names the last one, because the surplus word may be its value. */
+/* Prints an error and returns false if there are more words than the usage names. Options do not
+ * count; the error names the last option, because the surplus word may be its value. */
 static bool count_words(shell *sh, const command *k, const command_call *c) {
     int most = *k->usage != 0, given = 0;
     const char *option = NULL;
@@ -510,8 +511,8 @@ static bool count_words(shell *sh, const command *k, const command_call *c) {
     return true;
 }
 
-/* The command for psql commands that mean different things by argument: \d NAME describes, \d lists;
- * \pset OPTION VALUE. NULL after an error. */
+/* Returns the command for a psql command whose meaning depends on its arguments, such as \d (lists
+ * tables), \d NAME (describes one) and \pset OPTION VALUE. NULL after an error. */
 static const command *psql_command(shell *sh, const command *found, command_call *c) {
     static const struct {
         const char *option, *command;

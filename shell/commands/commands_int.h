@@ -1,5 +1,5 @@
 /*
- * commands_int.h - shell commands such as .tables: the table of commands, lookup, running one.
+ * commands_int.h - shell commands such as .tables: finds and runs them.
  */
 #ifndef KVASIR_COMMANDS_INT_H
 #define KVASIR_COMMANDS_INT_H
@@ -39,15 +39,17 @@ typedef struct command {
 } command;
 
 const command *commands_table(size_t *count);
-/* The command with this name (".tables", "\\dt"), or the only one whose name starts so; else NULL. */
+/* Returns the command with this name (".tables", "\\dt"), or the command whose name begins with
+ * `typed` if there is exactly one. NULL otherwise. */
 const command *command_find(str typed);
-/* What to use instead of a command or option of another program; NULL: none known. */
+/* Returns what to use instead of a command or option of another program; NULL if unknown. */
 const char *foreign_command(str typed);
-/* Runs one command line; false: it failed. */
+/* Runs one command line. False: it failed. */
 bool command_line(shell *sh, str line);
-/* The text without quotes around all of it. */
+/* Returns the text without the quotes around it, if it has any. */
 str command_unquote(str text);
-/* Sets *flag to the argument, on or off, or flips it without one; prints the new value. */
+/* Sets *flag to the argument (on or off), or flips it if there is no argument. Prints the new
+ * value. */
 bool command_switch(shell *sh, command_call *c, bool *flag, const char *what);
 
 bool cmd_help(shell *sh, command_call *c);

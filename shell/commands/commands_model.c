@@ -17,7 +17,7 @@ static uint64_t budget(int64_t set, size_t standard) {
     return set < 0 ? (uint64_t)standard : (uint64_t)set;
 }
 
-/* A size and, if not 0, how much of it the last statement used at its peak. */
+/* Appends a line with a size and, if peak > 0, the maximum that the last statement used of it. */
 static void line_bytes(buf *out, const char *name, uint64_t bytes, uint64_t peak) {
     buf_printf(out, "%14s  ", name);
     buf_append_bytes(out, bytes);
@@ -77,7 +77,7 @@ static bool show_model(shell *sh, arena *mem) {
     return true;
 }
 
-/* Checks that a model or file exists, which SET model does not. */
+/* Checks that a model or file exists; SET model does not check this. */
 static bool model_exists(shell *sh, command_call *c) {
     int n, count = 0;
     const char *wanted = c->argv[0];
@@ -168,7 +168,7 @@ static bool starts_with_word(str *text, const char *word) {
     return true;
 }
 
-/* The statement without EXPLAIN [ANALYZE | (…)] before it. */
+/* Returns the statement without EXPLAIN [ANALYZE | (…)] before it. */
 static str without_explain(str text) {
     if (!starts_with_word(&text, "explain"))
         return text;

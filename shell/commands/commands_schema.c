@@ -12,7 +12,7 @@
 
 #include "commands_int.h"
 
-/* Matches a glob pattern in which % means * as well, as in sqlite3. */
+/* Whether the name matches a glob pattern in which % also means *, as in sqlite3. */
 static bool matches(const char *pattern, const char *name) {
     if (pattern == NULL)
         return true;
@@ -126,7 +126,8 @@ static bool no_table(shell *sh, command_call *c, const char *wanted, const db_ob
     return shell_complain(sh, "no table %s; .tables lists the tables", wanted);
 }
 
-/* True if the name matches; also for an index whose table's name matches. */
+/* True if the object's name matches the pattern, or the object is an index of a table whose name
+ * matches. */
 static bool chosen_by(const char *pattern, const db_object *o) {
     return matches(pattern, o->name) || (o->table != NULL && matches(pattern, o->table));
 }

@@ -1,6 +1,6 @@
 /*
- * foreign_commands.c - commands and options of sqlite3, psql and llama.cpp that kvasir does not have, with what to
- * use instead, for "unknown command" and "unknown option".
+ * foreign_commands.c - what to use instead of commands and options of sqlite3, psql and llama.cpp
+ * that kvasir does not have. Printed with "unknown command" and "unknown option".
  *
  * A foreign name with an exact equivalent is an alias in the tables of commands.c and args.c.
  */

@@ -1,9 +1,9 @@
 /*
- * confirm.c - the estimated cost of an LLM statement before it runs: a line about a long one, the
- * question whether to run it, and the other strategies' tokens for the live view.
+ * confirm.c - estimates the cost of an LLM statement before it runs: prints a line about a long
+ * statement, asks whether to run it, and counts the tokens of other strategies for the live view.
  *
- * Invariant: only a person at a terminal sees any of it. A statement that cannot be estimated is
- * run: its own error says what is wrong.
+ * Invariant: only a person at a terminal sees estimates and questions. A statement that cannot be
+ * estimated is run: its own error says what is wrong.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { LONG_MS = 60 * 1000 };
 
-/* NULL: stopped by Ctrl-C. */
+/* Returns NULL if stopped by Ctrl-C. */
 static const exec_estimate *estimate(shell *sh, stmt *s, bool count) {
     err e = {.pos = -1};
     stmt_estimate(s, count);

@@ -1,6 +1,6 @@
 /*
- * query.c - runs SQL for the shell's own use: without printing (shell_query) or for a command
- * (shell_sql); waits for a cancelled statement.
+ * query.c - runs SQL that the user did not type: without printing (shell_query) or for a command
+ * (shell_sql). Also waits for a cancelled statement to end.
  */
 #include "shell_int.h"
 

@@ -39,7 +39,7 @@ struct shell {
     char *insert_table;
     int widths[64];
     int nwidths;
-    int64_t max_rows;          /* -1: 10,000 in a pager, 40 without */
+    int64_t max_rows;          /* -1: 10,000 in a pager, else 40 */
     shell_variable *variables; /* set again in each database that is opened */
     int nvariables, variables_cap;
     stmt *lingering;   /* a cancelled statement that has not ended yet; NULL: none */
@@ -54,7 +54,7 @@ struct shell {
     /* Runs a file of statements and commands (.read). A pointer because run/ is above commands/. */
     bool (*run_file)(shell *sh, const char *path);
 
-    struct repl *repl;     /* NULL: no prompt, and then the next two are NULL as well */
+    struct repl *repl;     /* NULL: no prompt; history and run_typed are then NULL too */
     history_list *history; /* statements entered at the prompt */
     /* Runs text as if it had been typed at the prompt (.edit). */
     bool (*run_typed)(shell *sh, str text);
@@ -67,16 +67,18 @@ struct shell {
 void shell_note(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 /* Prints an error and its place in `where`. */
 void shell_error(shell *sh, const place *where, const err *e);
-/* Print the error of a command, with the command's place in its script. Both return false. */
+/* Print an error of a command, with the command's place in its script. Both return false. */
 bool shell_complain(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 bool shell_failed(shell *sh, const err *e);
 /* Prints "stopped", followed by `more`, after Ctrl-C. */
 void shell_stopped(const shell *sh, const char *more);
-/* Columns of the screen that results are fitted to; 0: they go to a file or come from a script. */
+/* Returns the number of screen columns that results must fit; 0: no limit, in scripts or if results
+ * go to a file. */
 int shell_columns(const shell *sh);
-/* Writes the text of a command to the output, in the pager if longer than the screen; frees it. */
+/* Writes a command's text to the output, in the pager if it is longer than the screen. Frees the
+ * text. */
 void shell_print(shell *sh, buf *text);
-/* Returns false after a failed write, which it reports and which ends a script. */
+/* Returns false if a write failed. Then reports the failure, and may end the script. */
 bool shell_check_output(shell *sh);
 
 /* ---- figures of a statement (figures.c) ------------------------------------------------------ */
@@ -88,19 +90,19 @@ void shell_figures(const exec_summary *s, buf *out); /* .stats */
 
 /* Runs one statement and prints its result or error. False: it failed or was stopped. */
 bool shell_statement(shell *sh, str text, const place *where);
-/* Same, for a command that runs SQL. Keeps last_text. */
+/* Runs SQL for a command and prints its result or error. Does not change last_text. */
 bool shell_sql(shell *sh, const char *text);
 /* Runs a query without printing and calls fn with each batch; returns 0 or the error's code. */
 typedef void (*shell_batch_fn)(void *ctx, stmt *s, const batch *b);
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
-/* Waits for a statement, drawing its progress, and calls fn (NULL: nothing) with each batch; returns
- * 0 or the error's code. Ctrl-C cancels it. */
+/* Waits for a statement, draws its progress, and calls fn (unless NULL) with each batch. Returns 0
+ * or the error's code. Ctrl-C cancels the statement. */
 int shell_wait(shell *sh, stmt *s, shell_batch_fn fn, void *ctx, err *e);
-/* Waits until sh->lingering, if any, has ended. False: it still runs, and `wait` was false or Ctrl-C
- * was pressed. */
+/* Waits until the statement sh->lingering, if any, has ended. False: the statement still runs,
+ * because `wait` was false or Ctrl-C was pressed. */
 bool shell_wait_for_previous(shell *sh, bool wait);
-/* Prints the estimated cost of a prepared statement that would take long, and asks where SET confirm
- * = on. False: do not run it. */
+/* Prints the estimated cost of a prepared statement that would take long. If SET confirm = on, asks
+ * whether to run it. False: do not run it. */
 bool estimate_confirm(shell *sh, stmt *s);
 /* Counts what each strategy would compute for the statement, for the live view. False: stopped by
  * Ctrl-C. */
@@ -108,14 +110,14 @@ bool estimate_baselines(shell *sh, stmt *s, view_state *v);
 
 /* ---- the database (database.c) --------------------------------------------------------------- */
 
-/* True if a database is open and the previous statement has ended, which it waits for; else prints
+/* Waits for the previous statement to end. True if it has ended and a database is open; else prints
  * an error. */
 bool shell_ready(shell *sh);
 
-/* Opens a database in place of the current one, which stays open on failure. */
+/* Opens a database in place of the current database, which stays open on failure. */
 int shell_open(shell *sh, const char *path, err *e);
 void shell_close(shell *sh);
-/* All objects of the database, allocated in `a`; NULL after printing an error. */
+/* Returns all objects of the database, allocated in `a`; NULL after printing an error. */
 db_object *shell_objects(shell *sh, arena *a, int *count);
 bool shell_set_variable(shell *sh, str name, str text, err *e);
 

@@ -2,8 +2,9 @@
  * statement.c - runs one statement and prints its result: submits it to the worker, waits with
  * progress line or live view, formats rows, prints error, notices and summary.
  *
- * Invariant: at a prompt Ctrl-C cancels the statement and never ends the shell; a second Ctrl-C stops
- * waiting for it. Only rows are written to stdout, except at a prompt.
+ * Invariant: at a prompt Ctrl-C cancels the statement and never ends the shell; after a second
+ * Ctrl-C the shell no longer waits for the statement. Only rows are written to stdout, except at a
+ * prompt.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ static void take_text(run *r, const batch *b) {
     }
 }
 
-/* The worker may be megabytes of rows ahead; after Ctrl-C they are dropped. */
+/* Formats a batch of rows. After Ctrl-C, drops the rows that the worker computed ahead. */
 static void take_rows(run *r, const batch *b) {
     if (output_stopped(&r->sh->out))
         return;
@@ -150,7 +151,7 @@ static void end_result(run *r) {
         shell_stopped(sh, "");
     const char *cut = r->format.cut ? ", cells cut off; .mode line shows them in full" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
-    if (changed) /* also if RETURNING wrote its rows to a file */
+    if (changed) /* printed even if the rows of RETURNING went to a file */
         note_rows(r, (uint64_t)stmt_changes(r->s), changed, cut);
     else if (stmt_column_count(r->s) > 0 && !r->text && screen && sh->out.error == 0)
         note_rows(r, r->rows, "", cut);
@@ -222,7 +223,7 @@ static stmt_status wait_for_end(run *r, err *e) {
         if (status == STMT_DONE || status == STMT_ERROR)
             return r->full ? STMT_ERROR : status;
         if (status == STMT_PENDING && r->view == NULL)
-            drain(r); /* so that the reader of a pipe sees rows early */
+            drain(r); /* so that the reader of a pipe gets rows early */
         if (given_up(r))
             return STMT_PENDING;
         show_progress(r);
@@ -243,7 +244,8 @@ static void print_cancelled(const run *r) {
     buf_free(&text);
 }
 
-/* Prints the error. Returns true if it is not a failure: the reader of the rows stopped reading. */
+/* Prints the error. Returns true, without printing, if the statement only ended because the reader
+ * of its rows stopped reading. */
 static bool print_failure(run *r, const err *e, const place *where) {
     shell *sh = r->sh;
     if (r->formatting)
@@ -290,7 +292,8 @@ static void print_times(run *r) {
     fflush(to);
 }
 
-/* Asks for confirmation of a long LLM statement and counts baselines for the view. False: do not run. */
+/* Asks for confirmation of a long LLM statement and counts baselines for the view. False: do not
+ * run. */
 static bool prepare(run *r, str text) {
     shell *sh = r->sh;
     r->s = db_prepare(sh->db, text);

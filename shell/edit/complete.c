@@ -78,7 +78,7 @@ static void add_keyword(finder *f, const char *word, int score) {
     add(f, copy, "", CANDIDATE_KEYWORD, score);
 }
 
-/* Adds words separated by blanks; each scores less than the one before. */
+/* Adds words separated by blanks; each word scores less than the word before it. */
 static void add_words(finder *f, const char *words, int score) {
     for (str rest = str_from(words); rest.n;) {
         str word = str_split_next(&rest, ' ');
@@ -95,7 +95,7 @@ static void add_all_keywords(finder *f, int score) {
         add_keyword(f, words[i], score);
 }
 
-/* Adds table functions (from) or all other functions. */
+/* Adds table functions if `from`, else all other functions. */
 static void add_functions(finder *f, bool from) {
     size_t n;
     const function_info *table = sql_functions(&n);
@@ -169,7 +169,7 @@ static void add_columns_of_table(finder *f, const scope_table *t, bool name_tabl
         add_columns_of(f, o, SCORE_COLUMN, name_table);
 }
 
-/* Adds the columns of the tables visible at the cursor; if there are none, of all tables. */
+/* Adds the columns of the tables visible at the cursor, or of all tables if none is visible. */
 static void add_scope_columns(finder *f) {
     int seen = 0;
     for (int i = 0; i < f->s.ntables; i++)
@@ -190,7 +190,7 @@ static void add_scope_columns(finder *f) {
 
 /* ---- context before the cursor ----------------------------------------------------------- */
 
-/* The words `next` are offered after any of the words `after`. */
+/* After any of the words `after`, the words `next` are offered. */
 typedef struct continuation {
     const char *after, *next;
 } continuation;
@@ -288,7 +288,8 @@ static void add_settings(finder *f) {
         add(f, table[i].name, table[i].help, CANDIDATE_SETTING, SCORE_COLUMN);
 }
 
-/* Columns after `alias.`; the FROM that defines the alias may be right of the cursor. */
+/* Adds the columns of a table after `alias.`; the FROM that defines the alias may be right of the
+ * cursor. */
 static void find_qualified(finder *f) {
     str alias = scope_unquote(before(f, 2)->text);
     for (int i = 0; i < f->s.ntables; i++) {
@@ -304,7 +305,7 @@ static void find_qualified(finder *f) {
         add_columns_of(f, o, SCORE_COLUMN, false);
 }
 
-/* The table t of INSERT INTO t (… at the cursor; else NULL. */
+/* Returns the table t if the cursor is in INSERT INTO t (…; else NULL. */
 static const db_object *insert_target(const finder *f) {
     for (int i = f->s.before - 1; i >= 2; i--) {
         if (token_is(&f->s.tokens[i], "(") && f->s.tokens[i].group == f->s.parents[f->s.group])
@@ -320,7 +321,7 @@ static bool ends_operand(const scope_token *t) {
            token_in(t, ") * END NULL TRUE FALSE");
 }
 
-/* Adds the words of the first entry for `word`; false if there is none. */
+/* Adds the words of the first entry for `word`. False: there is no entry. */
 static bool add_continuation(finder *f, const continuation *table, size_t n, str word) {
     for (size_t i = 0; i < n; i++) {
         for (str rest = str_from(table[i].after); rest.n;) {
@@ -343,7 +344,7 @@ static bool find_after_keyword(finder *f) {
            add_continuation(f, pairs, BASE_COUNT(pairs), last->text);
 }
 
-/* True if a table function may replace the table name. */
+/* True if the cursor is at a table that is read, so that a table function may be there. */
 static bool reads_table(const finder *f) {
     const scope_token *last = before(f, 1);
     return !first_is(f, "DELETE") && token_in(last, "FROM JOIN ,");
@@ -417,8 +418,8 @@ static void find_sql(finder *f) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Adds the files that complete `path`. In a command ~ is the home directory and a name with blanks is
- * quoted; in a literal of SQL (in_sql) neither. */
+/* Adds the files that complete `path`. In a command, ~ is the home directory and a name with blanks
+ * is quoted. In an SQL literal (in_sql), ~ is an ordinary character and nothing is quoted. */
 static void find_files(finder *f, str path, bool in_sql) {
     bool quoted = !in_sql && path.n && *path.p == '"';
     if (quoted)
@@ -455,7 +456,7 @@ static void find_files(finder *f, str path, bool in_sql) {
     closedir(d);
 }
 
-/* Inside a literal: a field after `{`, a value of SET, or a file after FROM, JOIN or TO. */
+/* Adds words inside a literal: a field after `{`, a SET value, or a file after FROM, JOIN, TO. */
 static void find_in_string(finder *f) {
     str inside = {f->s.text.p + f->s.string_start, f->s.cursor - f->s.string_start};
     size_t brace = inside.n;
@@ -488,7 +489,8 @@ static void find_in_string(finder *f) {
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Aliases are offered after a backslash, or if no command's own name has the prefix. */
+/* Adds command names. Aliases are added only after a backslash, or if no command's own name has the
+ * prefix. */
 static void find_command_names(finder *f, char sign) {
     size_t n;
     const command *table = commands_table(&n);
@@ -576,7 +578,7 @@ static void find_in_command(finder *f, str text, size_t cursor) {
         find_command_argument(f, c);
 }
 
-/* ---- entry point ------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------- */
 
 static int by_score(const void *a, const void *b) {
     const candidate *x = a, *y = b;

@@ -1,6 +1,6 @@
 /*
- * complete_int.h - the statement around the cursor, as completion sees it: read by complete_scope.c,
- * used by complete.c to choose the words to offer.
+ * complete_int.h - the parsed statement around the cursor. complete_scope.c makes it; complete.c
+ * uses it to choose the words to offer.
  */
 #ifndef KVASIR_COMPLETE_INT_H
 #define KVASIR_COMPLETE_INT_H
@@ -11,11 +11,11 @@
 typedef struct scope_token {
     token_class class;
     str text;
-    int group; /* the parentheses around it, an index into scope.parents; 0: none */
+    int group; /* innermost parentheses around it: index into scope.parents; 0: none */
     int opens; /* if it is a parenthesis: the group inside it */
 } scope_token;
 
-enum { GROUP_WITH = -2 }; /* scope_table.group of a CTE, visible in FROM only */
+enum { GROUP_WITH = -2 }; /* scope_table.group of a CTE, which is visible only in FROM */
 
 /* A table that the statement reads or writes. */
 typedef struct scope_table {
@@ -40,11 +40,11 @@ typedef struct scope {
     bool expects_table; /* a table name comes next */
 } scope;
 
-/* Reads the statement around `cursor`; allocates in `a`. */
+/* Sets *out to the statement around `cursor`; allocates in `a`. */
 void scope_read(str text, size_t cursor, arena *a, scope *out);
-/* The token i; a blank one if there is none. */
+/* Returns token i, or a blank token if there is no token i. */
 const scope_token *scope_token_at(const scope *s, int i);
-/* True if a table of table_group is visible in from_group. */
+/* True if a table of group table_group is visible in group from_group. */
 bool scope_sees(const scope *s, int from_group, int table_group);
 /* Calls visit with the name of each named column of a subquery's select list. */
 void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
@@ -54,7 +54,7 @@ static inline bool token_is(const scope_token *t, const char *word) {
 }
 /* True if the token is one of the words, which are separated by blanks. */
 bool token_in(const scope_token *t, const char *words);
-/* A name without its quotes. */
+/* Returns a name without its quotes. */
 str scope_unquote(str name);
 
 #endif

@@ -2,7 +2,7 @@
  * complete_scope.c - reads an unfinished statement for completion: tokens, parentheses, tables and
  * aliases on both sides of the cursor, and the clause the cursor is in.
  *
- * Invariant: it accepts any text and skips what it cannot parse.
+ * Invariant: scope_read accepts any text and skips what it cannot parse.
  */
 #include <string.h>
 
@@ -33,7 +33,8 @@ static bool is_word(token_class class) {
     return class == TOKEN_NAME || class == TOKEN_KEYWORD;
 }
 
-/* If the cursor is in the token, sets the start of the word, or in_string or in_comment. */
+/* If the cursor is in the token, sets s->start to the start of the word, or sets in_string or
+ * in_comment. */
 static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
     if (s->cursor <= at || s->cursor > at + n)
         return;
@@ -50,7 +51,7 @@ static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
     }
 }
 
-/* Reads the tokens of the statement around the cursor: from the `;` before it to the `;` after it. */
+/* Reads the tokens of the statement around the cursor, from the previous `;` to the next one. */
 static void read_tokens(scope *s, arena *a) {
     int cap = 0, group = 0, groups_cap = 0;
     ARENA_PUSH(a, s->parents, s->ngroups, groups_cap, -1);
@@ -91,7 +92,7 @@ const scope_token *scope_token_at(const scope *s, int i) {
     return i >= 0 && i < s->ntokens ? &s->tokens[i] : &none;
 }
 
-/* The alias in `[AS] alias` at token i; without one `otherwise`. */
+/* Returns the alias in `[AS] alias` at token i; `otherwise` if there is no alias. */
 static str read_alias(const scope *s, int i, str otherwise) {
     if (token_is(scope_token_at(s, i), "AS"))
         i++;
@@ -156,13 +157,13 @@ static void read_tables(scope *s, arena *a) {
         s->expects_table = expect;
 }
 
-/* Finds the last clause keyword before the cursor in its group. */
+/* Finds the last clause keyword that is before the cursor and directly in the same parentheses. */
 static void read_clause(scope *s) {
     static const char *const clauses[] = {
         "SELECT",    "FROM",    "WHERE",     "GROUP",   "HAVING", "ORDER", "LIMIT",  "ON",
         "SET",       "VALUES",  "USING",     "RETURNS", "INTO",   "JOIN",  "UPDATE", "DELETE",
         "RETURNING", "QUALIFY", "PARTITION", "ROWS",    "RANGE",  "GROUPS"};
-    enum { IN_WINDOWS = 4 }; /* the last four: keywords only inside of OVER (…) */
+    enum { IN_WINDOWS = 4 }; /* the last four are clauses only inside of OVER (…) */
     size_t n = BASE_COUNT(clauses) - (s->group ? 0 : IN_WINDOWS);
     s->clause = "";
     for (int i = s->before - 1; i >= 0; i--) {
@@ -184,7 +185,7 @@ void scope_read(str text, size_t cursor, arena *a, scope *out) {
     read_clause(out);
 }
 
-/* A column is named by the last name in its item of the select list. */
+/* A column has the last name in its item of the select list. */
 void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
                             void *ctx) {
     bool in_list = false;

@@ -1,10 +1,10 @@
 /*
- * edit.c - the line editor: libedit plus bracketed paste, Up into earlier lines of a statement, Ctrl-C
- * as a key, and completion lists.
+ * edit.c - the line editor: libedit plus bracketed paste, Up into earlier lines of a statement,
+ * Ctrl-C as a key, and completion lists.
  *
- * Invariant: keys are read one byte at a time (pastes in blocks), so that a pager or editor that a
- * statement starts gets the keys typed for it. Key bindings of ~/.editrc apply except for those of
- * bind_keys.
+ * Invariant: keys are read one byte at a time (pastes in blocks), so that a pager or editor started
+ * by a statement gets the keys that were typed after its start. Key bindings of ~/.editrc apply
+ * except for those of bind_keys.
  */
 #include <errno.h>
 #include <histedit.h>
@@ -105,7 +105,8 @@ int editor_rows(str text, int indent, int columns, bool *exact) {
 
 /* ---- reading keys ---------------------------------------------------------------------------- */
 
-/* Returns 1 and a byte; 0 if the terminal was closed; -1 after a signal, whose flags to check. */
+/* Returns 1 and sets *out to a byte. Returns 0 if the terminal was closed, and -1 after a signal:
+ * the caller checks the flags of signals.c. */
 static int read_byte(editor *ed, char *out) {
     if (ed->stash_at < ed->stash.n) {
         *out = ed->stash.p[ed->stash_at++];
@@ -125,8 +126,8 @@ static int read_byte(editor *ed, char *out) {
     return 0;
 }
 
-/* Makes Ctrl-C a key instead of a signal. libedit resets its own setting for this whenever it enters
- * raw mode, so this is done at the first key after that. */
+/* Makes Ctrl-C a key instead of a signal. libedit undoes this whenever it enters raw mode, so it is
+ * done again at the next key. */
 static void claim_keys(void) {
     struct termios modes;
     if (tcgetattr(STDIN_FILENO, &modes) != 0 || (modes.c_lflag & ICANON))
@@ -158,9 +159,9 @@ static void go_to_start(const editor *ed, const LineInfoW *line) {
     buf_free(&before);
 }
 
-/* libedit keeps its cursor's row and column and accesses its screen buffer there, even if a smaller
- * screen has no such place. So before el_resize both cursors are moved home: the terminal's by
- * go_to_start, libedit's by drawing an empty line without a prompt. */
+/* libedit reads its screen buffer at the row and column of its cursor, even if the screen is now
+ * smaller and has no such place. So before el_resize both cursors are moved home: the terminal's
+ * cursor by go_to_start, libedit's cursor by drawing an empty line without a prompt. */
 static void resize(editor *ed) {
     LineInfoW *line = (LineInfoW *)(uintptr_t)el_wline(ed->el), whole = *line;
     char *prompt = ed->prompt_text.p, none[] = "";
@@ -289,7 +290,7 @@ static unsigned char on_paste(EditLine *el, int key) {
     clean_paste(&ed->pasted);
     if (!ed->vi)
         return insert_text(el, buf_str(&ed->pasted));
-    /* The escape of the paste mark ended vi's insert mode; `a` enters it again at the same place. */
+    /* The escape of the paste mark ended vi's insert mode; `a` enters the mode again there. */
     static const wchar_t again[] = {L'a', KEY_PREFILL, 0};
     ed->prefill = buf_str(&ed->pasted);
     el_wpush(el, again);
@@ -312,7 +313,7 @@ static unsigned char on_interrupt(EditLine *el, int key) {
     return CC_NEWLINE;
 }
 
-/* The first character of the row that p is in, and the end of that row. */
+/* Returns the start of the row that p is in; row_end returns its end. */
 static const wchar_t *row_start(const LineInfoW *line, const wchar_t *p) {
     while (p > line->buffer && p[-1] != L'\n')
         p--;
@@ -325,8 +326,8 @@ static const wchar_t *row_end(const LineInfoW *line, const wchar_t *p) {
     return p;
 }
 
-/* Moves the cursor to the same column of the previous (direction -1) or next (+1) row; false if there
- * is none. */
+/* Moves the cursor to the same column of the previous (direction -1) or next (+1) row. False: there
+ * is no such row. */
 static bool move_row(EditLine *el, int direction) {
     const LineInfoW *line = el_wline(el);
     const wchar_t *start = row_start(line, line->cursor), *end = row_end(line, line->cursor);
@@ -364,7 +365,8 @@ static unsigned char on_down(EditLine *el, int key) {
     return CC_NORM;
 }
 
-/* To the start of the row, or from there to the start of the text; on_end does the same at the end. */
+/* Moves the cursor to the start of the row, or from there to the start of the text. on_end does
+ * the same with the ends of row and text. */
 static unsigned char on_home(EditLine *el, int key) {
     (void)key;
     const LineInfoW *line = el_wline(el);
@@ -389,7 +391,7 @@ static void learn_names(editor *ed) {
     ed->names = arena_new();
     err e = {.pos = -1};
     if (db_objects(ed->sh->db, ed->names, &ed->objects, &ed->nobjects, &e) != 0)
-        ed->nobjects = 0; /* completes without names; a statement will report the error */
+        ed->nobjects = 0; /* without names of tables; a statement will report the error */
 }
 
 void editor_forget_names(editor *ed) {
@@ -437,7 +439,7 @@ static void list_columns(editor *ed, const completion *c, int shown, int columns
     free(styles);
 }
 
-/* Prints at most a screenful of candidates, best first; then libedit draws prompt and line again. */
+/* Prints at most a screenful of candidates, best first. libedit then redraws prompt and line. */
 static void list_candidates(editor *ed, const completion *c) {
     int columns, rows, widest = 1;
     term_size(&columns, &rows);
@@ -474,7 +476,8 @@ static void go_below(const editor *ed, const LineInfoW *line) {
     buf_free(&text);
 }
 
-/* If the text right of the cursor starts with the end of `chosen`, deletes it; returns its bytes. */
+/* If the text right of the cursor starts with the end of `chosen`, deletes that part and returns
+ * its length in bytes. */
 static size_t drop_tail(EditLine *el, str chosen, str right) {
     size_t n = BASE_MIN(chosen.n, right.n);
     while (n && memcmp(chosen.p + chosen.n - n, right.p, n) != 0)

@@ -20,17 +20,18 @@ typedef enum edit_status {
 
 editor *editor_new(shell *sh, history_list *history);
 void editor_free(editor *ed);
-/* Reads a line into `line`, without its newline; several lines if they were recalled or pasted.
- * `before`: the lines of the statement entered so far. `prefill`: initial text of the line. */
+/* Reads a line into `line`, without its newline; several lines if a statement was recalled or
+ * pasted. `before`: the lines of the statement entered so far. `prefill`: the initial text. */
 edit_status editor_read(editor *ed, const char *prompt, str before, str prefill, buf *line);
-/* Adds input that the next editor_read reads before the terminal's. */
+/* Adds input that the next editor_read reads before input from the terminal. */
 void editor_feed(editor *ed, str typed);
 /* Appends to libedit's history. */
 void editor_remember(editor *ed, const char *statement);
 /* Drops the cached table and column names; the next completion reads them again. */
 void editor_forget_names(editor *ed);
-/* Screen rows of a text after a prompt of `indent` columns. *exact is false if terminals may differ:
- * the last row is full, or libedit and terminals disagree about a character's width. */
+/* Returns the number of screen rows of a text after a prompt of `indent` columns. Sets *exact to
+ * false if terminals may differ: the last row is full, or libedit and terminals disagree about a
+ * character's width. */
 int editor_rows(str text, int indent, int columns, bool *exact);
 
 /* ---- completion (complete.c) ----------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /*
- * format.c - the table of output modes, dispatch to them, and text functions they share.
+ * format.c - the table of output modes, the calls of their functions, and text functions that modes
+ * share.
  *
  * Invariant: formatting is a pure function of options and rows; it never asks the terminal.
  */

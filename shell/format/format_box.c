@@ -60,7 +60,7 @@ static bool is_markdown(const format *f) {
     return f->mode->end == box_markdown_end;
 }
 
-/* `shown` is a scratch buffer. */
+/* Makes a cell of a text. `shown` is a scratch buffer. */
 static cell make_cell(format *f, str text, buf *shown) {
     cell made = {0};
     buf_clear(shown);
@@ -150,7 +150,7 @@ static int total_width(const format *f, const int *width) {
     return total;
 }
 
-/* The width that 90 % of the cells of column k do not exceed, at most `most`. */
+/* Returns the width that 90 % of the cells of column k do not exceed, but at most `most`. */
 static int usual_width(const format *f, int k, int most) {
     const box_state *s = f->state;
     uint64_t *cells = mem_zalloc(sizeof *cells * (size_t)(most + 1)), wider = 0;
@@ -164,7 +164,8 @@ static int usual_width(const format *f, int k, int most) {
     return width;
 }
 
-/* Widens the narrowest column below its target by one until none is left; returns the unused room. */
+/* Widens the narrowest column below its target by one, until all columns have their target or the
+ * room is used. Returns the unused room. */
 static int widen(const format *f, int *width, const int *target, int room) {
     for (; room > 0; room--) {
         int least = -1;
@@ -178,8 +179,8 @@ static int widen(const format *f, int *width, const int *target, int room) {
     return room;
 }
 
-/* Gives columns their full target, the smallest first, while a target is at most 1.5 times an equal
- * share of the room; returns the unused room. */
+/* Gives columns their full target, the smallest target first, while the target is at most 1.5 times
+ * an equal share of the room. Returns the unused room. */
 static int widen_to_target(const format *f, int *width, const int *target, int room) {
     for (;;) {
         int least = -1, open = 0, shared = room;
@@ -199,12 +200,12 @@ static int widen_to_target(const format *f, int *width, const int *target, int r
     }
 }
 
-/* The width that .width sets for column i; 0: none. */
+/* Returns the width that .width sets for column i; 0: none. */
 static int asked_width(const format *f, int i) {
     return i < f->options.nwidths ? abs(f->options.widths[i]) : 0;
 }
 
-/* Sets s->width; false if the screen is too narrow for a table. */
+/* Sets s->width. False: the screen is too narrow for a table. */
 static bool fit(format *f) {
     box_state *s = f->state;
     for (int i = 0; i < f->ncols; i++)
@@ -248,7 +249,7 @@ static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
     buf_append_char(f->out, '\n');
 }
 
-/* Returns true if the text was cut. */
+/* Draws one cell. Returns true if its text was cut. */
 static bool draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
                       style st) {
     bool cut = width > room;

@@ -1,5 +1,5 @@
 /*
- * format_int.h - output modes: results as text; and text layout shared by the shell.
+ * format_int.h - output modes, which print results as text, and text layout for all of the shell.
  *
  * All functions append to a buffer and depend only on their arguments.
  */
@@ -14,12 +14,12 @@ typedef struct format_options {
     int width;                /* terminal columns that a box must fit; 0: unlimited */
     uint64_t max_rows;        /* rows that a box shows; 0: all */
     bool no_headers, types_row, color, utf8;
-    /* .width: per result column, its width; 0: by content; negative: right-aligned */
+    /* the widths that .width sets, by result column; 0: by content; negative: right-aligned */
     const int *widths;
     int nwidths;
     workmem *space; /* accounts for rows that a mode keeps; NULL: not counted */
-    /* Called before each row that is drawn once all were read, to empty `out`; false: stop drawing.
-     * NULL: not called. */
+    /* Modes that read all rows before they draw call this before they draw each row, to empty
+     * `out`. False: stop drawing. May be NULL. */
     bool (*drain)(void *ctx);
     void *drain_ctx;
 } format_options;
@@ -68,16 +68,17 @@ void format_cell(const format *f, buf *out, value v);
 void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
-/* Appends n texts in as many columns as fit, read downwards; columns 0: one text per line. `styles`:
- * of each text, or NULL. */
+/* Appends n texts in as many columns as fit the screen, in order down each column. columns = 0: one
+ * text per line. `styles`: the style of each text; may be NULL. */
 void format_columns(buf *out, const char *const *texts, const style *styles, int n, int columns);
-/* Takes the next line of at most `columns` off the text, which it ends at a blank if it can. */
+/* Removes the next line of at most `columns` from the text and returns it. The line ends at a blank
+ * if possible. */
 str format_wrap(str *text, int columns);
 /* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to
  * `columns` (0: not wrapped). If fewer than 20 columns remain for `text`, it starts a new line. */
 void format_entry(buf *out, str left, int indent, str text, int columns);
 void format_count(buf *out, uint64_t n); /* with commas in any locale: 54,432 */
-/* Appends an EXPLAIN plan, its lines wrapped to `columns` (0: not wrapped). (format_plan.c) */
+/* Appends an EXPLAIN plan with its lines wrapped to `columns` (0: not wrapped). (format_plan.c) */
 void format_plan(buf *out, str text, int columns, bool utf8);
 
 /* ---- the modes' functions (format_box.c, format_text.c) -------------------------------------- */

@@ -34,7 +34,8 @@ static void put(buf *out, str text, bool utf8) {
     buf_append_str(out, text);
 }
 
-/* Bytes of the line that fit in `columns`, up to a blank after the `indent` bytes of branches. */
+/* Returns how many bytes of the line fit in `columns`. The part ends at a blank if there is one
+ * after the `indent` bytes of branches. */
 static size_t fitting(str line, size_t indent, int columns) {
     if (utf8_width(line) <= columns)
         return line.n;
@@ -44,8 +45,8 @@ static size_t fitting(str line, size_t indent, int columns) {
     return blank > indent ? blank : n;
 }
 
-/* A node's line without some of the blanks between its text and the column of figures, so that it
- * fits `columns` if possible. */
+/* Removes blanks between the text and the figures of a node's line, so that the line fits `columns`
+ * if possible. */
 static str narrowed(str line, size_t indent, int columns, buf *held) {
     size_t from = indent, to;
     int excess = utf8_width(line) - columns;

@@ -62,7 +62,7 @@ static const option *option_find(const char *name, size_t n) {
     return NULL;
 }
 
-/* The mode of an option `--csv`, or `-csv` as in sqlite3 and duckdb. */
+/* Returns the mode of an option `--csv`, or `-csv` as in sqlite3 and duckdb. */
 static const format_mode *mode_option(const char *arg) {
     const char *name = arg + (arg[1] == '-' ? 2 : 1);
     return name[0] != 0 && name[1] != 0 ? format_mode_find(name) : NULL;
@@ -155,13 +155,14 @@ static bool parse_option(int argc, char **argv, int *i, args *out, err *e) {
     return option_apply(out, o, given, e);
 }
 
-/* True for `kvasir 'SELECT 1'` and `kvasir .tables`, which would create a directory of that name. */
+/* True for an SQL statement or a command, as in `kvasir 'SELECT 1'` or `kvasir .tables`: taken as a
+ * database, it would create a directory of that name. */
 static bool is_statement(const char *name) {
     size_t n = strcspn(name, " ;"), count;
     if (access(name, F_OK) == 0)
         return false;
     const command *named = name[0] == '.' ? command_find((str){name, n}) : NULL;
-    if (named && strlen(named->name) == n - 1) /* .data may be a directory, not .databases */
+    if (named && strlen(named->name) == n - 1) /* the full name only: .data may be a directory */
         return true;
     const char *const *words = sql_keywords(&count);
     for (size_t i = 0; i < count && name[n]; i++)

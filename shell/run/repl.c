@@ -1,9 +1,9 @@
 /*
- * repl.c - the prompt: reads lines, runs the statements and commands they form, keeps the history.
+ * repl.c - the prompt: reads lines, runs the statements and commands in them, keeps the history.
  *
  * Invariant: a statement is one entry of the history, whatever the number of its lines, and can be
- * edited as one: Up on its first row joins it with its earlier lines. Ctrl-C discards the statement.
- * Only Ctrl-D, .quit, SIGTERM, SIGHUP and closing the terminal end the shell.
+ * edited as one: Up on its first row joins it with its earlier lines. Ctrl-C discards the
+ * statement. Only Ctrl-D, .quit, SIGTERM, SIGHUP and closing the terminal end the shell.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ typedef struct repl {
     int idle_interrupts;
 } repl;
 
-/* Screen rows of lines, each after a prompt of `indent` columns and ended by a newline. *exact: see
- * editor_rows. */
+/* Returns the screen rows of lines, each after a prompt of `indent` columns and ended by a newline.
+ * Sets *exact as editor_rows does. */
 static int rows_of_lines(str text, int indent, int columns, bool *exact) {
     int rows = 0;
     *exact = true;
@@ -36,15 +36,16 @@ static int rows_of_lines(str text, int indent, int columns, bool *exact) {
     return rows;
 }
 
-/* The prompt of a statement's first line: * in a transaction, ! if it can only be rolled back. */
+/* Returns the prompt of a statement's first line: with * in a transaction, ! if it can only be
+ * rolled back. */
 static const char *first_prompt(const shell *sh) {
     if (!sh->db || sh->lingering || !db_in_transaction(sh->db))
         return "kvasir> ";
     return db_transaction_failed(sh->db) ? "kvasir!> " : "kvasir*> ";
 }
 
-/* Draws the statement over the typed text, highlighted; a newline is after the text. Does nothing if
- * the rows that the text takes on the screen are not known exactly. */
+/* Draws the highlighted statement over the typed text, which a newline follows. Does nothing if the
+ * rows that the text takes on the screen are not known exactly. */
 static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
     if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
         return;
@@ -95,9 +96,9 @@ static bool within_token(str text) {
     return class == TOKEN_BAD;
 }
 
-/* Runs a command typed on a line of its own within a statement, which continues after it, as in psql.
- * psql's \g, with or without a file, ends the statement: then the line becomes `;` and the result is
- * false. */
+/* Runs a command typed on a line of its own within a statement; the statement continues after the
+ * command, as in psql. psql's \g, with or without a file, ends the statement: the line becomes `;`
+ * and the result is false. */
 static bool command_within(repl *r) {
     str line = buf_str(&r->line);
     size_t n = 0;
@@ -130,7 +131,7 @@ static void run_pending(repl *r, const char *first, const char *next) {
         if (kind == PIECE_PARTIAL)
             break;
         at += length;
-        /* A space before a statement stays part of it: it keeps the statement out of the history. */
+        /* A space before a statement stays part of it: the history then omits the statement. */
         if (kind != PIECE_BLANK || at == text.n)
             used = at;
     }

@@ -32,7 +32,8 @@ typedef struct args {
     int nvariables, variables_cap;
 } args;
 
-/* Strings point into argv. False with an error in *e, whose hint names the nearest option. */
+/* Sets *out to the arguments; its strings point into argv. False: there is an error in *e, whose
+ * hint names the most similar option. */
 bool args_parse(int argc, char **argv, args *out, err *e);
 void args_free(args *a);
 void args_help(buf *out);
@@ -42,13 +43,13 @@ void args_help(buf *out);
 /* Run the statements and commands of a file ("-": stdin) or text. False: one of them failed. */
 bool script_file(shell *sh, const char *path);
 bool script_text(shell *sh, const char *name, str text);
-/* Runs the complete pieces of `text`, typed at the prompt; *used: the bytes run. */
+/* Runs the complete pieces of `text`, typed at the prompt. *used = the number of bytes run. */
 bool script_prompt(shell *sh, str text, size_t *used);
 
 /* A piece of a script: blanks and comments, a command, a statement, or not yet a whole one. */
 typedef enum piece_kind { PIECE_BLANK, PIECE_COMMAND, PIECE_STATEMENT, PIECE_PARTIAL } piece_kind;
-/* The first piece of `text` and its length. `last`: no more text follows, so that a statement
- * without `;` is complete. */
+/* Returns the kind of the first piece of `text` and sets its length. `last`: no more text follows,
+ * so that a statement without `;` is complete. */
 piece_kind script_piece(str text, bool last, size_t *length);
 
 /* ---- the prompt (repl.c) --------------------------------------------------------------------- */

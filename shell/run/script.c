@@ -16,7 +16,7 @@
 typedef struct script {
     FILE *in; /* NULL: `text` is the whole script */
     bool by_line, eof, begun;
-    buf text;    /* input read; its run part is dropped now and then */
+    buf text;    /* input read; the part already run is removed now and then */
     size_t at;   /* offset in text of the next piece */
     place where; /* place of that piece */
 } script;
@@ -96,7 +96,8 @@ static void drop_bom(script *sc) {
     sc->begun = true;
 }
 
-/* Reads more text: the whole file, or lines up to one with a ';', since no statement ends before. */
+/* Reads more text: the whole file, or lines up to a line with a ';', since no statement ends before
+ * it. */
 static bool read_more(shell *sh, script *sc) {
     if (sc->in == NULL || sc->eof)
         return false;

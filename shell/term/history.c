@@ -51,7 +51,7 @@ static void make_directories(const char *path) {
     buf dir = {0};
     for (const char *p = path; *p; p++) {
         if (*p == '/' && dir.n)
-            mkdir(dir.p, 0700); /* a failure shows when the file is opened */
+            mkdir(dir.p, 0700); /* a failure is noticed when the file is opened */
         buf_append_char(&dir, *p);
     }
     buf_free(&dir);
@@ -85,8 +85,8 @@ static void read_lines(history_list *h, FILE *in) {
 }
 
 /* Drops the oldest statements of a long file. The caller holds the lock, so no other shell appends
- * meanwhile. The new text overwrites the longer old one, which is truncated last: on a full disk or
- * after a crash every kept statement is still in the file. */
+ * meanwhile. The new text overwrites the longer old text, and the file is truncated last. So on a
+ * full disk or after a crash every kept statement is still in the file. */
 static void trim_file(history_list *h, int fd) {
     if (h->count < TRIM_LINES)
         return;
@@ -127,7 +127,7 @@ void history_open(history_list *h, const char *path) {
     close(fd);
 }
 
-/* Appends the whole line or nothing: the rest of a half-written one would be joined to the next. */
+/* Appends the whole line or nothing: the next line would be joined to a half-written line. */
 static void append_line(int fd, const buf *line) {
     struct stat before;
     flock(fd, LOCK_EX);

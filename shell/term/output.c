@@ -46,8 +46,8 @@ void output_begin(output *o, bool may_page) {
 }
 
 /* Writes with write(2), because a stdio buffer loses its bytes when a signal interrupts the flush.
- * Ctrl-C stops the writing unless a pager runs. A write that a signal ended early returns the bytes
- * written so far, not EINTR, so a short write checks for Ctrl-C. */
+ * Ctrl-C stops the writing unless a pager runs. A write that a signal ended early returns the
+ * number of bytes written so far, not EINTR. So Ctrl-C is checked after a short write. */
 static void put(output *o, FILE *file, const char *p, size_t n) {
     if (n == 0 || o->error)
         return;

@@ -19,7 +19,7 @@
 static _Atomic(stmt *) watched;
 static atomic_int interrupts;
 static atomic_int terminated;
-static atomic_bool cancel_flag; /* set by both */
+static atomic_bool cancel_flag; /* set by Ctrl-C, SIGTERM and SIGHUP */
 static atomic_bool resized, continued;
 
 static void cancel(void) {
@@ -59,7 +59,7 @@ static void on_continue(int number) {
 }
 
 /* Raises the signal again. It is blocked until the handler returns and SA_RESETHAND has removed the
- * handler, so then it ends the process. */
+ * handler, so after the handler it ends the process. */
 static void on_fatal(int number) {
     term_restore();
     raise(number);
@@ -82,8 +82,8 @@ static uintptr_t hex_value(const char **p) {
     }
 }
 
-/* The path in a line of /proc/self/maps ("from-to rwxp offset device inode  path") if the mapping
- * contains the address and has a file; else NULL. */
+/* Returns the path in a line of /proc/self/maps ("from-to rwxp offset device inode path") if the
+ * mapping contains the address and has a file; else NULL. */
 static const char *mapped_file(const char *line, uintptr_t address) {
     uintptr_t from = hex_value(&line);
     if (*line++ != '-' || address < from || address >= hex_value(&line))
@@ -142,8 +142,8 @@ static void install(int number, void (*handler)(int), int flags) {
 
 enum { STOP_FLAGS = (int)SA_RESETHAND | SA_NODEFER | SA_RESTART };
 
-/* The process stops in raise() and continues after it; it does not stop if its process group is
- * orphaned, since no shell could continue it. */
+/* The process stops in raise() and later continues there. If its process group is orphaned it does
+ * not stop, since no shell could continue it. */
 static void on_stop(int number) {
     int before = errno;
     term_restore();
@@ -153,7 +153,7 @@ static void on_stop(int number) {
     errno = before;
 }
 
-/* Leaves a handler alone that a sanitizer installed. */
+/* Installs the handler of a fatal signal, unless a sanitizer installed its own before. */
 static void install_fatal(int number) {
     struct sigaction now, bus = {.sa_flags = (int)SA_RESETHAND | SA_SIGINFO};
     if (sigaction(number, NULL, &now) != 0 || now.sa_handler != SIG_DFL)
@@ -166,8 +166,8 @@ static void install_fatal(int number) {
 }
 
 /* SIGINT, SIGTERM and SIGHUP interrupt a blocked read or write. SIGWINCH and SIGCONT restart it, so
- * that a resize does not cut a result or a script short; the prompt waits in poll, which they
- * interrupt even so. */
+ * that a resize does not cut a result or a script short; the prompt waits in poll, which these two
+ * signals interrupt nevertheless. */
 void signals_install(void) {
     static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (size_t i = 0; i < BASE_COUNT(fatal); i++)

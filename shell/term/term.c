@@ -21,8 +21,8 @@ static struct termios saved_modes;
 static volatile sig_atomic_t modes_saved;
 static const char *volatile restore_text;
 
-/* True if box characters may be drawn: the locale is UTF-8, names it, or is unset. Text is UTF-8
- * whatever the locale. */
+/* True if box characters may be drawn: the locale is UTF-8, has UTF-8 in its name, or is unset.
+ * Text is UTF-8 whatever the locale. */
 static bool locale_is_utf8(void) {
     const char *name = getenv("LC_ALL");
     if (name == NULL || *name == 0)

@@ -39,15 +39,17 @@ typedef enum style {
 } style;
 
 void term_detect(term *t, bool no_color);
-/* The size of the terminal on stdout, stderr or stdin, the first that is one; else 80 x 24. */
+/* Sets the size of the terminal: the first of stdout, stderr and stdin that is a terminal; else 80
+ * x 24. */
 void term_size(int *columns, int *rows);
-/* Escape sequences that start and end a style; "" without colour. */
+/* Return the escape sequences that start and end a style; "" without colour. */
 const char *style_on(bool color, style s);
 const char *style_off(bool color, style s);
 void style_append(buf *out, bool color, style s, const char *text);
 void term_save(void);    /* saves the terminal's modes */
 void term_restore(void); /* restores them; async-signal-safe */
-/* Bytes that term_restore writes first, to leave a full-screen view; NULL: none. Not copied. */
+/* Sets the text that term_restore writes first, to leave a full-screen view; NULL: none. The text
+ * is not copied. */
 void term_set_restore_text(const char *text);
 
 /* ---- signals (signals.c) --------------------------------------------------------------------- */
@@ -74,14 +76,14 @@ typedef struct output {
     bool pipe;     /* `file` is the standard input of a program: .output '|sort' */
     FILE *pager;   /* open while a result is paged */
     bool may_page; /* the result in progress may still turn out to need a pager */
-    buf hold;      /* its text until that is known */
+    buf hold;      /* the text of this result until that is known */
     int error;     /* errno of the first failed write */
 } output;
 
 int output_open(output *o, const char *path, bool once, err *e); /* path NULL: back to stdout */
 /* Writes a line that is not part of a result (.echo); .once does not count it. */
 void output_echo(output *o, str line);
-/* Begins a result; may_page: show it in a pager if it is longer than the screen. */
+/* Begins a result. may_page: show the result in a pager if it is longer than the screen. */
 void output_begin(output *o, bool may_page);
 void output_write(output *o, buf *text); /* clears text */
 /* True if the pager or the program of .output stopped reading. */
@@ -107,7 +109,7 @@ void history_open(history_list *h, const char *path); /* NULL: the default path 
 bool history_add(history_list *h, str statement);
 void history_close(history_list *h);
 
-/* ---- SQL highlighting (highlight.c) ------------------------------------------------------------ */
+/* ---- SQL highlighting (highlight.c) ---------------------------------------------------------- */
 
 /* Appends the statement with its tokens coloured. */
 void highlight(str text, bool color, buf *out);

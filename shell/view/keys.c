@@ -1,10 +1,10 @@
 /*
  * keys.c - reads the keys pressed while a statement runs: `v` or Ctrl-V opens the live view, all
- * others become input of the next prompt.
+ * other keys become input of the next prompt.
  *
  * Invariant: between keys_open and keys_close the terminal is unbuffered and does not echo; Ctrl-C
- * still interrupts; no byte is lost. `v` counts only if read alone, before other keys, so that
- * pasted text is not taken for it.
+ * still interrupts; no byte is lost. `v` opens the view only if it is read alone and before other
+ * keys, so that pasted text does not open it.
  */
 #include <poll.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /*
  * progress.c - the progress line on stderr: rows, time left, hit rate, rates.
  *
- * Invariant: it is drawn only on a terminal and erased before anything else is printed.
+ * Invariant: the line is drawn only on a terminal and erased before anything else is printed.
  */
 #include <math.h>
 #include <string.h>
@@ -69,7 +69,8 @@ static void bar(buf *out, double part, bool utf8) {
     buf_append_c(out, utf8 ? "▏" : "]");
 }
 
-/* Appends `text` to the line if it fits, and clears it. The most important parts are added first. */
+/* Appends `text` to the line if it fits, and clears `text`. The most important parts are added
+ * first. */
 static void part(buf *out, int width, buf *text) {
     if (utf8_width(buf_str(out)) + 2 + utf8_width(buf_str(text)) <= width) {
         buf_append_c(out, out->n ? "  " : "");
@@ -129,7 +130,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
 }
 
 void progress_draw(progress_line *p, const term *t, const exec_progress *x) {
-    /* A terminal that cannot erase gets a new line each second instead of one that changes. */
+    /* A terminal that cannot erase gets a new line each second instead of one line that changes. */
     bool dumb = t->dumb;
     if (p->drawn_ms > 0 && clock_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
         return;

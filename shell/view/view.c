@@ -3,7 +3,8 @@
  * runs.
  *
  * Invariant: it draws at most four times a second, with one doupdate each. The terminal is restored
- * however the view ends, by signals too: the bytes for that are prepared when the view opens.
+ * however the view ends, also by signals: the escape sequences to restore it are prepared when the
+ * view opens.
  */
 #include <curses.h>
 #include <errno.h>
@@ -28,7 +29,8 @@ struct view {
     char restore[256];
 };
 
-/* Without colour, bold, underline and reverse video replace the colours that matter. */
+/* Sets a cell's attribute. Without colour, bold, underline and reverse video replace the important
+ * colours. */
 static void set_attribute(const view *v, uint8_t attr) {
     static const attr_t colored[VIEW_ATTRS] = {
         [VIEW_DIM] = A_DIM, [VIEW_BOLD] = A_BOLD, [VIEW_TITLE] = A_REVERSE};
@@ -138,7 +140,7 @@ static void scroll_by(view_state *state, int rows) {
     state->scroll = BASE_MIN(BASE_MAX(state->scroll + rows, 0), most);
 }
 
-/* Handles a key; false: close the view. */
+/* Handles a key. False: close the view. */
 static bool press(view *v, int key) {
     view_state *state = v->state;
     switch (key) {
@@ -203,7 +205,7 @@ bool view_tick(view *v) {
     return true;
 }
 
-/* Resumes a paused statement: outside the view no key would. */
+/* Also resumes a paused statement, because no key outside the view does. */
 void view_close(view *v) {
     if (v->statement != NULL) {
         stmt_pause(v->statement, false);

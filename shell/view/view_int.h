@@ -21,8 +21,8 @@ typedef struct run_rates {
     uint64_t rows_then, tokens_then;
 } run_rates;
 
-/* Measures the rates if the interval lasts `least` seconds; returns whether it did. `weight`: share of
- * the new interval in the smoothed rates. */
+/* Measures the rates if the interval has lasted at least `least` seconds. Returns whether it has.
+ * `weight`: share of the new interval in the smoothed rates. */
 bool rates_update(run_rates *r, const exec_progress *x, double seconds, double least,
                   double weight);
 
@@ -38,12 +38,14 @@ void progress_draw(progress_line *p, const term *t, const exec_progress *x);
 void progress_clear(progress_line *p);
 /* Appends the line, at most `width` columns wide. Updates the rates in p. */
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
-/* The share of the prompt tokens sent so far whose KV was reused. */
+/* Returns the share of the prompt tokens sent so far whose KV was reused. */
 double progress_hit_rate(const llm_figures *m);
-/* What rows_done counts: "rows" for a statement with one LLM call, "answers" for several. */
+/* Returns the name of what rows_done counts: "rows" for a statement with one LLM call, "answers"
+ * for several. */
 const char *progress_unit(const exec_progress *x);
 void progress_duration(buf *out, double seconds);
-/* One column of a bar, filled to `eighths` of 8 (less than 0: as 0; more than 8: as 8). */
+/* Returns one column of a bar, of which `eighths` of 8 are filled. Less than 0 counts as 0, more
+ * than 8 as 8. */
 const char *progress_bar(int eighths, bool utf8);
 
 /* ---- keys while a statement runs (keys.c) ---------------------------------------------------- */
@@ -58,10 +60,11 @@ typedef struct key_watch {
 void keys_open(key_watch *k);
 /* Reads the pressed keys; true if one of them opens the live view. */
 bool keys_view(key_watch *k);
-/* Restores the terminal and appends the other keys to typed_ahead. No-op if not open. */
+/* Restores the terminal and appends the keys that did not open the view to typed_ahead. Does
+ * nothing if k is not open. */
 void keys_close(key_watch *k, buf *typed_ahead);
 
-/* ---- the live view (view_render.c, view_replay.c, view.c) -------------------------------------- */
+/* ---- the live view (view_render.c, view_replay.c, view.c) ------------------------------------ */
 
 enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32, VIEW_BASELINES = 6 };
 
@@ -122,13 +125,14 @@ typedef struct view_state {
 
 void view_start(view_state *v, str statement, bool utf8);
 void view_update(view_state *v, const exec_progress *x);
-/* Fills cells[h][w]: all panels from 80 x 24 up, fewer on smaller screens, one line below 40 x 6. */
+/* Fills cells[h][w]: all panels from 80 x 24 on, fewer if smaller, one line below 40 x 6. */
 void view_render(const view_state *v, int w, int h, view_cell *cells);
-/* Applies one line of a recorded run; *wait_s: seconds since the previous line. False with an error
- * in *e if the line is not a JSON object. */
+/* Applies one line of a recorded run. Sets *wait_s to the seconds since the previous line. False,
+ * with an error in *e, if the line is not a JSON object. */
 bool view_replay_line(const char *line, view_state *v, double *wait_s, err *e);
 
-/* True if the panel shown needs the baselines of the running LLM operator (stmt_compare). */
+/* True if the panel shown needs the baselines (tokens of other strategies) of the running LLM
+ * operator (stmt_compare). */
 bool view_wants_baselines(const view_state *v);
 void view_add_baseline(view_state *v, const char *name, double tokens);
 
@@ -136,8 +140,8 @@ typedef struct view view;
 /* Opens the view of the running statement s; NULL if the terminal cannot show it. The caller updates
  * `state`, which must outlive the view. */
 view *view_open(const term *t, view_state *state, stmt *s);
-/* Handles keys and draws at most four times a second. False: the user closed the view; the statement
- * keeps running. */
+/* Handles keys, and draws at most four times a second. False: the user closed the view. The
+ * statement keeps running. */
 bool view_tick(view *v);
 void view_close(view *v);
 /* Replays a recorded run (--mock FILE); returns the exit code. */

@@ -1,8 +1,8 @@
 /*
  * view_render.c - draws a view_state into an array of cells, without a terminal.
  *
- * Invariant: view_render is a pure function and writes every cell of w × h and none outside. On a
- * small screen the least important panels are left out.
+ * Invariant: view_render is a pure function and writes every one of the w × h cells and no other.
+ * On a small screen the least important panels are left out.
  */
 #include <string.h>
 
@@ -117,7 +117,7 @@ static void put_cell(canvas *c, int x, int y, str grapheme, view_attr attr) {
     cell->attr = (uint8_t)attr;
 }
 
-/* Writes text from column x, cut at the right edge; returns the column after it. */
+/* Writes text from column x on, cut at the right edge. Returns the column after the text. */
 static int put(canvas *c, int x, int y, view_attr attr, const char *text) {
     if (y < 0 || y >= c->h)
         return x;
@@ -156,7 +156,7 @@ static void label(canvas *c, const char *text) {
     put_visible(c, 1, VIEW_DIM, text);
 }
 
-/* A bar of `columns`, filled to the fraction `part`; in steps of 1/8 column in UTF-8. */
+/* Draws a bar of `columns`, filled to the fraction `part`. In UTF-8 the steps are 1/8 column. */
 static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
     int steps = (int)(BASE_MIN(BASE_MAX(part, 0.0), 1.0) * columns * 8 + 0.5);
     for (int i = 0; i < columns; i++)
@@ -164,12 +164,13 @@ static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
     return x + columns;
 }
 
-/* The width of a bar followed by `text` columns of text: a third of the screen, less on a narrow one. */
+/* Returns the width of a bar that `text` columns of text follow: a third of the screen, less on a
+ * narrow screen. */
 static int bar_columns(const canvas *c, int text) {
     return BASE_MIN(c->w / 3, BASE_MAX(c->w - LABEL_COLUMNS - 1 - text, 8));
 }
 
-/* A count, right-aligned in columns x to x + 9. */
+/* Writes a count, right-aligned in columns x to x + 9. */
 static void put_count(canvas *c, int x, uint64_t n) {
     enum { COUNT_COLUMNS = 10 };
     buf text = {0};
@@ -231,7 +232,7 @@ static void draw_rows(canvas *c) {
     c->row++;
 }
 
-/* A block that fills the fraction `part` of a row's height. */
+/* Returns a block that fills the fraction `part` of a row's height. */
 static const char *step(bool utf8, double part) {
     static const char *const steps[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const ascii[] = {"_", "_", ".", ".", "-", "-", "=", "#"};
@@ -256,8 +257,8 @@ static void draw_hit(canvas *c) {
     c->row++;
 }
 
-/* One bar of where prompt tokens came from: KV in memory, KV on disk, stored answers (whose prompts
- * were never sent), computed. */
+/* Draws one bar that shows where prompt tokens came from: KV in memory, KV on disk, stored answers
+ * (whose prompts were never sent), computed. */
 static void draw_split(canvas *c) {
     const exec_progress *x = &c->v->now;
     const struct {
@@ -314,7 +315,7 @@ static void draw_tokens(canvas *c) {
     c->row++;
 }
 
-/* A line such as "KV memory ███   34 MB of 1.0 GB". */
+/* Writes a line such as "KV memory ███ 34 MB of 1.0 GB". */
 static int put_budget(canvas *c, const char *name, uint64_t used, uint64_t budget) {
     buf text = {0};
     label(c, name);
@@ -351,8 +352,8 @@ static void draw_order(canvas *c) {
     c->row++;
 }
 
-/* The latest prompts in the order they ran, one per column; the height is the share of the prompt's
- * tokens that was reused. */
+/* Draws the latest prompts in the order they ran, one per column. The height is the share of the
+ * prompt's tokens that was reused. */
 static void draw_strip(canvas *c) {
     const exec_progress *x = &c->v->now;
     int columns = BASE_MIN(c->w - LABEL_COLUMNS - 1, x->nshared);
@@ -436,7 +437,7 @@ static void draw_keys(canvas *c, int row) {
     }
 }
 
-/* The tokens computed by this run and by other strategies for the same statement. */
+/* Draws the tokens computed by this run and by other strategies for the same statement. */
 static void draw_baselines(canvas *c, int last_row) {
     const view_state *v = c->v;
     view_baseline all[VIEW_BASELINES + 2];
@@ -458,7 +459,7 @@ static void draw_baselines(canvas *c, int last_row) {
         int at = put_bar(c, LABEL_COLUMNS + 1, BASE_MAX(c->w / 2, 10), all[i].tokens / most,
                          i == n - 1 ? VIEW_GOOD : VIEW_WORK);
         format_count(&text, (uint64_t)all[i].tokens);
-        if (i == n - 1 && !v->finished) { /* the others are counted for all rows */
+        if (i == n - 1 && !v->finished) { /* the other strategies are counted for all rows */
             buf_append_c(&text, "  so far: ");
             append_rows(&text, &v->now);
         } else if (i == n - 1 && all[i].tokens > 0) {
@@ -501,7 +502,7 @@ static void draw_help(canvas *c, int last_row) {
     }
 }
 
-/* All that a tiny screen shows. */
+/* Draws the only line that a tiny screen shows. */
 static void draw_one_line(canvas *c) {
     const exec_progress *x = &c->v->now;
     buf text = {0};
@@ -512,7 +513,8 @@ static void draw_one_line(canvas *c) {
     put_buf(c, 0, VIEW_PLAIN, &text);
 }
 
-/* Operators, at most half of the rows, then answers, which the arrows scroll. */
+/* Draws the operators, in at most half of the rows, and below them the answers. The arrow keys
+ * scroll the answers. */
 static void draw_rows_panel(canvas *c, int last_row) {
     int most = BASE_MAX(c->v->nanswers - 1, 0);
     draw_operators(c, BASE_MIN(c->v->now.noperators + 1, (last_row - c->row) / 2 + 1), 0);
@@ -520,7 +522,7 @@ static void draw_rows_panel(canvas *c, int last_row) {
     draw_answers(c, last_row - c->row, BASE_MIN(c->v->scroll, most));
 }
 
-/* Distributes `rows` over n lists, one row at a time to each list that still wants one. */
+/* Distributes `rows` over n lists, one row at a time to each list that still wants rows. */
 static void share_rows(int rows, const int *wants, int *gets, int n) {
     bool left = true;
     memset(gets, 0, sizeof *gets * (size_t)n);

@@ -17,7 +17,8 @@
 
 static const double most_counted = 1e15, most_int = 1e9;
 
-/* A number of a recording in 0 .. most, so that it fits its type; `otherwise` if there is none. */
+/* Returns a number of a recording, limited to 0 … most so that it fits its type; `otherwise` if
+ * there is none. */
 static double number(const cJSON *object, const char *key, double otherwise, double most) {
     const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNumber(n) ? BASE_MIN(BASE_MAX(n->valuedouble, 0.0), most) : otherwise;
@@ -55,7 +56,7 @@ static int int_of(const cJSON *object, const char *key) {
     return (int)number(object, key, 0, most_int);
 }
 
-/* Copies a text of the recording; leaves `out` alone if there is none. */
+/* Copies a text of the recording; does not change `out` if there is none. */
 static void copy_text(const cJSON *object, const char *key, char *out, size_t size) {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, key);
     if (cJSON_IsString(text))
