@@ -5,11 +5,11 @@
  * everything that the bits of KV depend on: weights, positions, precision, kernels and library (by
  * the probe's output).
  *
- * If the side file has the probe's output for the same library, settings and shapes, opening uses it
- * and does not load weights: a statement whose answers are all stored needs none. The first session
- * that runs a pass loads them (cpu_ready) and probes. If the bits differ from the record, the record
- * is corrected, the pass fails, and the engine is outdated: an engine opened after that has the
- * right fingerprint.
+ * If the side file has the probe's output for the same library, settings and shapes, opening uses
+ * this record and does not load weights: a statement whose answers are all stored needs no weights.
+ * The first session that runs a pass loads the weights (cpu_ready) and probes. If the probe's
+ * output differs from the record, the record is corrected and the session fails. The engine is then
+ * outdated: an engine that is opened later has the right fingerprint.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #include "cpu_int.h"
 
-/* A precision must be this much faster than a more exact one to be chosen. */
+/* 'auto' chooses a precision over a more exact one only if it is this many times faster. */
 static const double MUST_GAIN = 1.2;
 
 static bool bf16_gains(const side_facts *facts) {
@@ -49,7 +49,8 @@ static bool is_quantised(const gguf *file) {
     return all;
 }
 
-/* The share of the layers' weights that bytes with `levels` steps can hold. */
+/* Returns the share of the layers' weights that bytes with `levels` steps can hold
+ * (model_fits_bytes). */
 static double share_in_bytes(const gguf *file, int levels) {
     double held = 0, sum = 0;
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
@@ -61,9 +62,9 @@ static double share_in_bytes(const gguf *file, int levels) {
     return sum > 0 ? held / sum : 0;
 }
 
-/* Measures FLOP/s of one thread in every precision and chooses that of 'auto'. int8 is chosen only
- * for quantised files, where it loses little more (llama.cpp also rounds states to bytes in groups
- * of 32 there). */
+/* Measures FLOP/s of one thread in every precision and chooses the precision of 'auto'. int8 is
+ * chosen only for quantised files, which lose little more accuracy by it: llama.cpp also rounds
+ * states to bytes in groups of 32 for these files. */
 static void rates_measure(const llm_engine *engine, const int8_kernels *int8, side_facts *out) {
     static const gemm_type types[LLM_PRECISIONS] = {[LLM_F32] = GEMM_F32,
                                                     [LLM_BF16] = GEMM_BF16,
@@ -79,7 +80,7 @@ static void rates_measure(const llm_engine *engine, const int8_kernels *int8, si
         out->precision = LLM_INT8;
 }
 
-/* The facts in the side file; if it has none, measures them and writes it. */
+/* Returns the facts in the side file. If it has none, measures them and writes the file. */
 static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
     if (side_file_read(s->cache_dir, s->weights, s->machine, &facts) &&
@@ -92,7 +93,7 @@ static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     return facts;
 }
 
-/* "one thread does 250 GFLOP/s in f32, 540 in bf16, …" */
+/* Returns a text like "one thread does 250 GFLOP/s in f32, 540 in bf16". */
 static const char *rates_text(llm_engine *engine, const side_facts *facts) {
     buf b = {0};
     for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++)
@@ -144,13 +145,14 @@ static model_types types_of(const cpu_state *s) {
     out.levels = s->int8->levels;
     out.rest = s->precision == LLM_INT8 ? GEMM_INT8 : GEMM_INT8X2;
     /* in one plane, q, k and v lose as much accuracy as all other matrices together; in the last
-     * layer two planes cost little, since only wanted rows use it */
+     * layer two planes cost little time, since only wanted rows use it */
     if (s->precision == LLM_INT8X2 || (s->wide == GEMM_F32 && s->int8->planes_gain))
         out.qkv = out.last = GEMM_INT8X2;
     return out;
 }
 
-/* Takes the rates on record, if the precision is that of 'auto'; returns true if there are any. */
+/* Uses the recorded token rates if the engine's precision is the precision of 'auto'. Returns true
+ * if both rates are recorded. */
 static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *facts) {
     llm_model_info *info = &engine->info;
     s->keeps_rates = facts->precision == s->precision;
@@ -159,8 +161,8 @@ static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *fac
     return info->prefill_tok_s > 0 && info->decode_tok_s > 0;
 }
 
-/* First estimates of the rates, from the speed of the layers' products at a large and a small height;
- * sessions replace them by measured ones. */
+/* Estimates the rates from the speed of the layers' products at a large and a small height.
+ * Sessions replace the estimates by measured rates. */
 static void rates_guess(llm_engine *engine, cpu_state *s) {
     llm_model_info *info = &engine->info;
     static const double others = 0.7; /* share of products in the time of a pass */
@@ -204,7 +206,7 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
     info->threads = pool_threads(s->threads);
 }
 
-/* Hash of everything that the bits of KV depend on. */
+/* Returns a hash of everything that the bits of KV depend on. */
 static hash128 fingerprint(const llm_engine *engine, const cpu_state *s) {
     buf b = {0};
     const model_config *c = &engine->config;
@@ -255,8 +257,8 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
     }
 }
 
-/* Loads the weights and probes; the probe's output goes to the side file and to *found. The caller
- * holds the pool's lock, or no other thread uses the engine yet. */
+/* Loads the weights and runs the probe. Writes the probe's output to the side file and to *found.
+ * The caller holds the pool's lock, or no other thread uses the engine yet. */
 static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found,
                         const atomic_bool *cancel, err *e) {
     const model_config *c = &engine->config;
@@ -320,7 +322,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     if (code != 0)
         return code;
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
-    /* rates measured by a debug or sanitizer build are not for other builds */
+    /* rates measured by a debug or sanitizer build must not be used by other builds */
     snprintf(s->machine, sizeof s->machine, "%s %s " BUILD_KIND, s->k->name,
              isa != NULL ? isa : "");
     s->cache_dir = mem_strdup(options->cache_dir);

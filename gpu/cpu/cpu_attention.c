@@ -4,13 +4,13 @@
  * A task computes attention of up to ATTEND_ROWS rows and one kv head, block by block. Neighbouring
  * rows whose tables have the same block attend to it together, as one unit, so a shared prefix is
  * read once per task. Invariant: a query processes its blocks in order of position, each as a unit
- * of 32 keys with the keys that it does not see masked. Which units it processes depends only on its
- * position, so its bits do not depend on which rows share the task.
+ * of 32 keys; keys that the query does not see are masked. Which units a query processes depends
+ * only on its position, so its bits do not depend on which rows share the task.
  *
- * Streaming attention (StreamingLLM): a query at position p sees the first `sinks` keys and the last
- * `window` keys. Keys keep their rotation. Sinks are scored with a second q, rotated for the position
- * min(p, sinks + window), so that distances do not exceed that; a block with both kinds of keys is
- * two units.
+ * Streaming attention (StreamingLLM): a query at position p sees the first `sinks` keys and the
+ * last `window` keys. Keys keep their rotation. Sinks are scored with a second q, rotated for the
+ * position min(p, sinks + window), so that distances are at most sinks + window. A block with keys
+ * of both kinds is processed as two units.
  */
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,8 @@ int cpu_attend_chunks(const cpu_work *w) {
     return (w->nrows + w->attend_rows - 1) / w->attend_rows;
 }
 
-/* True if the current layer uses streaming attention. A layer whose own window is no larger does not. */
+/* True if the current layer uses streaming attention. A layer does not if its own window is at most
+ * as large as the streaming window. */
 static bool cpu_layer_streams(const cpu_work *w) {
     int window = w->s->model.layers[w->layer].window;
     return w->s->window > 0 && (window == 0 || window > w->s->window);
@@ -31,10 +32,10 @@ static bool cpu_layer_streams(const cpu_work *w) {
 typedef enum key_part { KEYS_ALL, KEYS_SINKS, KEYS_WINDOW } key_part;
 
 typedef struct key_range {
-    int low, high; /* slots of the block; if empty, the query has no such unit */
+    int low, high; /* slots of the block, [low, high); empty: the query has no such unit */
 } key_range;
 
-/* Which keys a layer's queries see. */
+/* The parameters that determine which keys a layer's queries see. */
 typedef struct attend_sight {
     bool streams;
     int sinks, window; /* of streaming attention */
@@ -61,7 +62,8 @@ static inline key_range keys_of(const attend_sight *s, int position, int b, key_
 
 /* ---- the units of a task --------------------------------------------------------------------- */
 
-/* One unit: rows [from, to) of the chunk, which all see keys of the same block. */
+/* One unit: rows [from, to) of the chunk. Their tables have the same block at index b, and all
+ * these rows see keys of this block. */
 typedef struct attend_run {
     int from, to, b;
     key_part part;
@@ -79,7 +81,7 @@ static inline bool walk_sees(const cpu_work *w, const attend_walk *k, int i) {
     return r.low < r.high;
 }
 
-/* Advances to the next unit; false if there is none. */
+/* Advances to the next unit. Returns false if there is none. */
 static bool walk_next(const cpu_work *w, attend_walk *k) {
     attend_run *at = &k->at;
     const pass_row *row = &w->rows[k->base];
@@ -117,9 +119,10 @@ static attend_walk walk_start(const cpu_work *w, int base, int rows) {
 /* ---- prefetching ----------------------------------------------------------------------------- */
 
 /*
- * A block shared by many rows takes long to compute and is read from a cache; the block of a single
- * row takes little time and is read from memory. Therefore later units are prefetched while a unit
- * with many queries is computed: up to AHEAD_BYTES, K or V of one unit per kernels.queries queries.
+ * A block shared by many rows takes long to compute and is read from a cache. The block of a single
+ * row takes little time to compute and is read from memory. Therefore later units are prefetched
+ * while a unit with many queries is computed. At most AHEAD_BYTES are prefetched ahead: for every
+ * kernels.queries queries of the unit, the keys or the values of one later unit.
  * The next unit's block is always prefetched before the current one is computed.
  */
 enum { AHEAD_BYTES = 384 << 10, AHEAD_MAX = 64 };
@@ -154,12 +157,12 @@ static void prefetch_now(const attend_ahead *a) {
     }
 }
 
-/* Chooses what to prefetch while a unit of `queries` queries is computed: out[AHEAD_MAX]; returns the
- * number of entries. */
+/* Chooses what to prefetch while a unit of `queries` queries is computed, and writes it to
+ * out[AHEAD_MAX]. Returns the number of entries. */
 static int prefetch_choose(const cpu_work *w, attend_prefetcher *a, int queries, int kv_head,
                            attend_ahead *out) {
     int most = BASE_MAX(AHEAD_BYTES / (2 * (int)w->layout.head), 2);
-    while (a->more && a->ahead < 2) { /* this one and the next */
+    while (a->more && a->ahead < 2) { /* the current unit and the next unit */
         attend_ahead next = prefetch_take(w, a, kv_head);
         prefetch_now(&next);
     }
@@ -172,13 +175,13 @@ static int prefetch_choose(const cpu_work *w, attend_prefetcher *a, int queries,
 
 /* ---- a task ---------------------------------------------------------------------------------- */
 
-/* Bytes of an element of q (attend_unit). */
+/* Returns the bytes of an element of q (attend_unit). */
 static size_t query_bytes(const cpu_work *w) {
     return w->s->k->narrow && w->s->kv_dtype != LLM_KV_F32 ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* Sets the keys that a row's queries see. They are all_keys except while a unit is computed in which
- * the row sees only some. */
+/* Sets the range of keys that a row's queries see. The range is all_keys, except while a unit is
+ * computed of which the row sees only some keys. */
 static void keys_set_visible(attend_scratch *s, int row, int group, key_range r) {
     for (int i = row * group; i < (row + 1) * group; i++) {
         s->low[i] = r.low;
@@ -270,7 +273,8 @@ static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, 
     }
 }
 
-/* If the attention tasks store keys: stores those of the chunk's rows that are in block b. */
+/* If the attention tasks store keys, stores the keys of the chunk's rows whose positions are in
+ * block b. */
 static void keys_store(const cpu_work *w, int base, int rows, int b, int kv_head) {
     for (int i = base; w->store_keys_on_attention && i < base + rows; i++)
         if (w->rows[i].position / LLM_BLOCK_TOKENS == b)

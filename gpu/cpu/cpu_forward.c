@@ -2,10 +2,10 @@
  * cpu_forward.c - a pass through the layers on the CPU.
  *
  * Work is split into tiles of rows and parts of columns. With many tiles, a task runs one tile
- * through several stages of a layer; with few tiles, the tasks of each stage are tiles × parts. Both
- * do the same operations on each row in the same order, so the choice (by number of rows and
- * threads) does not change the bits. The end of the last layer and the head run only for the wanted
- * rows.
+ * through several stages of a layer. With few tiles, every stage is run separately, as tiles ×
+ * parts tasks. Both ways do the same operations on each row in the same order. So the choice, by
+ * numbers of rows and threads, does not change the bits. The end of the last layer and the head run
+ * only for the wanted rows.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* a = norm(x), as an operand of the type. */
+/* Computes a = norm(x) and stores it as an operand of the type. */
 static void norm_rows(cpu_work *w, tile_range t, const float *weight, gemm_type type, int worker) {
     int n = w->engine->config.n_embd;
     float *scratch = cpu_scratch_of(w, worker);
@@ -48,7 +48,7 @@ static void stage_keys(cpu_work *w, tile_range t) {
             cpu_keys_store(w, i, head);
 }
 
-/* x += A × part, or y = A × part for models that norm a branch before the sum. */
+/* Computes x += A × part. For models that norm a branch before the sum, computes y = A × part. */
 static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int part, int worker,
                       void *a, const float *bias, bool normed) {
     int n = w->engine->config.n_embd;
@@ -108,7 +108,8 @@ typedef enum stage {
     STAGE_END
 } stage;
 
-/* The number of parts of columns; 0: the stage is computed by rows, and tiles can be split. */
+/* Returns the number of parts of columns. 0: the stage has no product, so it is computed by rows
+ * and a tile can be split. */
 static int stage_parts(const model_layer *layer, stage s) {
     switch (s) {
     case STAGE_QKV:
@@ -159,8 +160,8 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
 typedef struct stage_job {
     cpu_work *w;
     stage first, last;
-    int parts;  /* of a tile's columns */
-    int slices; /* of a tile's rows */
+    int parts;  /* parts of a tile's columns */
+    int slices; /* slices of a tile's rows */
 } stage_job;
 
 /* Task: all of the job's stages for one tile. */
@@ -216,8 +217,8 @@ static void attend_task(void *ctx, int task, int worker) {
     cpu_attend(w, task / heads, task % heads, worker);
 }
 
-/* Copies the slots that a branch of the prefix tree shares with its parent's last block. In order: a
- * copy may read another's result. */
+/* Copies the slots that a branch of the prefix tree shares with its parent's last block. Copies run
+ * in order, since a copy may read the result of an earlier copy. */
 static void copies_run(cpu_work *w) {
     for (int i = 0; i < w->p->ncopies; i++)
         cpu_kv_copy(w, &w->p->copies[i]);
@@ -281,8 +282,9 @@ static void rows_compact(cpu_work *w) {
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* With few rows tasks are smaller, so that all threads have work; with many, larger, so that more
- * rows share the reading of a block. */
+/* Returns the number of rows per attention task. With few rows in the pass, tasks are smaller, so
+ * that all threads have work. With many rows, tasks are larger, so that more rows share the reading
+ * of a block. */
 static int attend_rows_for(const cpu_work *w) {
     int tasks = 3 * pool_threads(w->s->threads), heads = w->engine->config.n_kv_heads;
     int rows = w->nrows * heads / tasks;
@@ -358,13 +360,15 @@ static void bound_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Seconds that the products of the first `layers` layers take, the best of `runs`; 0: out of memory. */
+/* Measures the seconds that the products of the first `layers` layers take, as the minimum of
+ * `runs` runs. Returns 0 if memory is short. */
 static double bound_seconds(llm_engine *engine, bound_job job, int layers, int runs,
                             clockid_t clock) {
     const model_config *c = &engine->config;
     size_t columns = (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), c->n_heads * c->head_dim);
     job.s = engine->state;
-    job.a = calloc((size_t)job.rows * columns, sizeof(float)); /* of any type */
+    /* large enough for operands of any type */
+    job.a = calloc((size_t)job.rows * columns, sizeof(float));
     double best = 0;
     pool_lock(job.s->threads);
     for (int i = 0; job.a != NULL && i < runs; i++) {
@@ -474,7 +478,8 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
     w->rows_cap = (size->rows + tile - 1) / tile * tile;
     w->layout = cpu_kv_layout(&engine->config, w->s->kv_dtype);
     w->kv_bytes = (size_t)size->blocks * w->layout.block;
-    /* not reserved: pages are allocated when they are first written, as kv_memory is a limit */
+    /* no memory is reserved: kv_memory is a limit, and pages are allocated when they are first
+     * written */
     void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     w->kv = kv != MAP_FAILED ? kv : NULL;

@@ -3,8 +3,8 @@
  *
  * Logits of listed tokens are dot products with the file's rows of the head. Logits of the whole
  * vocabulary are computed by tiles of rows × parts of the head. If only the likeliest tokens are
- * wanted, each task keeps those of its part and drops the other logits; they are merged in the order
- * of the parts.
+ * wanted, each task keeps the likeliest tokens of its part and drops the remaining logits. The
+ * tokens of all parts are then merged in the order of the parts.
  */
 #include <math.h>
 #include <string.h>
@@ -42,14 +42,15 @@ static void ids_task(void *ctx, int task, int worker) {
 
 /* ---- the likeliest tokens -------------------------------------------------------------------- */
 
-/* The likeliest tokens of one part for one want, largest first. */
+/* The likeliest tokens of one part of the head for one want, largest logit first. */
 struct head_top {
     int count;
     float logits[PASS_TOP];
     llm_token ids[PASS_TOP];
 };
 
-/* Keeps the `top` largest; among equals the one added first comes first. */
+/* Keeps the `top` tokens with the largest logits. Among equal logits, the token added first comes
+ * first. */
 static void top_add(head_top *t, int top, float logit, llm_token id) {
     if (t->count == top && !(logit > t->logits[top - 1]))
         return;
@@ -112,7 +113,8 @@ static void head_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Stores the rows that want the whole vocabulary as operands of the product; returns their number. */
+/* Stores the rows that want the whole vocabulary as operands of the product. Returns the number of
+ * these rows. */
 static int whole_gather(cpu_work *w) {
     const model_config *c = &w->engine->config;
     gemm_type type = w->s->model.head.type;

@@ -13,7 +13,8 @@ static void head_norm(const cpu_work *w, const float *norm, float *x) {
         w->s->k->rms_norm(x, norm, w->engine->config.eps, w->engine->config.head_dim, x);
 }
 
-/* Rotates a head for the row's position, or (ANGLES_SINK) the one from which it sees the sinks. */
+/* Rotates a head for the row's position, or with ANGLES_SINK for the position from which the row
+ * sees the sinks. */
 static void head_rotate(const cpu_work *w, int row, int set, float *x) {
     const model_layer *layer = &w->s->model.layers[w->layer];
     int dims = w->engine->config.rope_dims;
@@ -61,7 +62,7 @@ void cpu_keys_store(const cpu_work *w, int row, int kv_head) {
 
 /* ---- independence of rows -------------------------------------------------------------------- */
 
-/* Marks the block that each row writes to; false if two rows write to the same one. */
+/* Marks the block that each row writes to. Returns false if two rows write to the same block. */
 static bool blocks_mark(const cpu_work *w) {
     for (int i = 0; i < w->nrows; i++) {
         const pass_row *row = &w->rows[i];
@@ -74,7 +75,7 @@ static bool blocks_mark(const cpu_work *w) {
 }
 
 bool cpu_rows_are_independent(const cpu_work *w) {
-    enum { MANY = 256 }; /* so large a pass has prompts, whose rows see each other */
+    enum { MANY = 256 }; /* a larger pass contains new prompts, whose rows attend to each other */
     if (w->nrows > MANY || w->p->ncopies > 0 || w->nwanted < w->nrows)
         return false;
     bool independent = blocks_mark(w);

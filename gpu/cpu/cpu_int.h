@@ -4,14 +4,14 @@
  * The number of a session's rows is a multiple of the tile height. Buffers are row-major:
  *
  *   x    f32 [rows, width]           the residual stream
- *   a    A   [rows, width]           normed x, in the type A that the next product reads (gemm_int.h)
+ *   a    A   [rows, width]           normed x, in the type A that the next product reads
  *   qkv  f32 [rows, (heads + 2 kv_heads) * head_dim]   product and bias
  *   att  A   [rows, heads * head_dim]                  attention's output
  *   h    A   [rows, ffn]             the feed-forward activations
  *   y    f32 [rows, width]           a branch's output; only for models that norm it before the sum
  *
- * cpu_kv.c defines the layout of KV blocks. Slots that are not written yet hold zeros or old values,
- * which are finite; attention masks them.
+ * cpu_kv.c defines the layout of KV blocks. Slots that are not written yet hold zeros or old
+ * values, which are finite; attention masks them.
  */
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
@@ -25,32 +25,35 @@
 #include "model/side_file_int.h"
 #include "weights_int.h"
 
-enum { ATTEND_ROWS = 64 }; /* most rows of an attention task */
+enum { ATTEND_ROWS = 64 }; /* maximum number of rows of an attention task */
 
 typedef struct cpu_state {
     pool *threads;
     gemm *g;
     packed_model model;
     const kernels *k;
-    const int8_kernels *int8; /* NULL: the processor has none */
+    const int8_kernels *int8; /* NULL: the processor has no such kernels */
     llm_precision precision;  /* not AUTO */
-    gemm_type wide;           /* of matrices not in bytes; if bf16, attention uses bf16 as well */
+    /* of matrices not in bytes; if it is bf16, attention uses bf16 as well */
+    gemm_type wide;
     float *frequencies, *frequencies_local; /* [rope_dims/2] */
     bool two_ropes;
     float rope_magnitude;
-    int sinks, window; /* streaming attention; window 0: off */
+    int sinks, window; /* of streaming attention; window 0: full attention */
     llm_kv_dtype kv_dtype;
     char device[64];
     char machine[128]; /* the side file's key: kernels, ONEDNN_MAX_CPU_ISA, kind of build */
     char *cache_dir;   /* NULL: no side file */
     hash128 weights;   /* the file's identity */
-    bool keeps_rates;  /* measured rates go to the side file: the precision is that of 'auto' */
-    side_probe probe;  /* the record's or this load's probe; part of the fingerprint */
-    bool loaded;       /* loaded and load_error are guarded by the pool's lock */
+    /* true: the precision is that of 'auto', and the side file keeps measured rates */
+    bool keeps_rates;
+    side_probe probe; /* from the side file or from this load; part of the fingerprint */
+    bool loaded;      /* `loaded` and load_error are guarded by the pool's lock */
     err load_error;
 } cpu_state;
 
-/* A worker's attention scratch, for the queries of ATTEND_ROWS rows × one kv head's group. */
+/* A worker's scratch memory for attention: the queries of ATTEND_ROWS rows × one kv head's
+ * group. */
 typedef struct attend_scratch {
     char *q, *q_sink; /* bf16 or f32, as in attend_unit */
     float *out, *top, *sum;
@@ -66,8 +69,9 @@ typedef struct kv_layout {
     size_t layer, block;
 } kv_layout;
 
-/* Sets of rope angles, as flags: of layers with a window, which may have frequencies of their own; at
- * the position from which a row sees the sinks instead of its own. */
+/* Flags that number the sets of rope angles. LOCAL: for layers with a window, which may have their
+ * own frequencies. SINK: for the position from which a row sees the sinks, instead of its own
+ * position. */
 enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
 typedef struct head_top head_top;     /* cpu_head.c */
@@ -85,7 +89,7 @@ typedef struct cpu_work {
     void *a, *att, *h;
     float *norm_scratch;    /* per worker [max(width, heads*head_dim)] */
     attend_scratch *attend; /* per worker */
-    pass_row *rows;         /* of the pass; in the last layer only the wanted ones */
+    pass_row *rows;         /* rows of the pass; in the last layer only the wanted rows */
     int nrows;
     int *wanted, nwanted; /* unique rows of the wants, ascending */
     int *want_rows;       /* per want: the index of its row in wanted */
@@ -95,8 +99,9 @@ typedef struct cpu_work {
     size_t tops_cap;
     cpu_screen *screen; /* NULL until the first use */
     const pass *p;
-    bool store_keys_on_attention; /* attention tasks store keys (cpu_rows_are_independent) */
-    uint8_t *written; /* per block: scratch of cpu_rows_are_independent, else all zero */
+    bool store_keys_on_attention; /* attention tasks store keys (see cpu_rows_are_independent) */
+    /* per block: scratch of cpu_rows_are_independent, zero outside that function */
+    uint8_t *written;
     int layer;
     int attend_rows;
 } cpu_work;
@@ -127,13 +132,13 @@ static inline float *cpu_scratch_of(const cpu_work *w, int worker) {
     return w->norm_scratch + (size_t)worker * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64);
 }
 
-/* Heads of a row's fused q, k and v. */
+/* Returns the number of heads in a row's fused q, k and v. */
 static inline int cpu_heads(const model_config *c) {
     return c->n_heads + 2 * c->n_kv_heads;
 }
 
-/* Stores n f32 values as part of a row of A for a weight of the type. In bytes, x[0] must be the first
- * of a group of INT8_GROUP columns. */
+/* Stores n f32 values as part of a row of A, for a weight of the type. For a type in bytes, x[0]
+ * must be the first of a group of INT8_GROUP columns. */
 static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const float *x, int n,
                                      void *out) {
     if (gemm_in_bytes(type))
@@ -144,42 +149,44 @@ static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const fl
         memcpy(out, x, sizeof(float) * (size_t)n);
 }
 
-/* cpu_attention.c: one attention task, the rows of a chunk (attend_rows of them) × one kv head. */
+/* cpu_attention.c: runs one attention task: a chunk of attend_rows rows × one kv head. */
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
 int cpu_attend_chunks(const cpu_work *w);
 
 /* cpu_heads.c */
-/* Writes the normed, rotated and scaled queries of a row and kv head's group: q[group, head_dim]; and
- * q_sink (NULL: not needed), rotated for the sinks. */
+/* Writes the queries of a row for one kv head's group, after norm, rotation and scaling, to
+ * q[group, head_dim]. Writes them rotated for the sinks to q_sink, unless it is NULL. */
 void cpu_queries_ready(const cpu_work *w, int row, int kv_head, float *q, float *q_sink);
-/* Stores a row's key and value in its block. */
+/* Stores a row's key and value of one kv head in the row's block. */
 void cpu_keys_store(const cpu_work *w, int row, int kv_head);
-/* True if no row of the pass sees a key that another row of the pass writes, and all rows go through
- * the whole last layer. */
+/* True if no row of the pass sees a key that another row of the pass writes, and all rows have
+ * wants. */
 bool cpu_rows_are_independent(const cpu_work *w);
 
 /* cpu_kv.c */
 typedef enum kv_side { KV_KEYS, KV_VALUES } kv_side;
 kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype);
 void *cpu_kv_block(const cpu_work *w, int32_t block);
-/* Stores x[head_dim] in a slot of the current layer (w->layer). */
+/* Stores x[head_dim] in a slot of one head in the current layer (w->layer). */
 void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head,
                   const float *x);
 /* Copies the first copy->tokens slots of a block in the current layer. */
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
-/* The memory of the first `keys` keys or values of one head, for prefetching. */
+/* Returns the memory of the first `keys` keys or values of one head, for prefetching. */
 attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys);
-/* Sets the unit's keys and values to those of one head; int8 blocks are converted in the scratch. */
+/* Sets the unit's keys and values to the keys and values of one head. Converts int8 blocks in the
+ * scratch memory. */
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit);
 
 /* cpu.c */
-/* Opens the backend for an engine that has its file, config and tokenizer (tests make them in
- * memory). */
+/* Opens the backend for an engine that has a file, config and tokenizer. (Tests make these in
+ * memory.) */
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
-/* Loads the weights unless they are loaded; called before the first pass, from any thread. ERR_MODEL
- * if the probe's bits differ from the record in the fingerprint: the engine is then outdated.
- * ERR_CANCELLED once *cancel is true (NULL: never); the next call continues the load. */
+/* Loads the weights unless they are loaded. Called before the first pass, from any thread. Returns
+ * ERR_MODEL if the probe's bits differ from the record in the fingerprint; the engine is then
+ * outdated. Returns ERR_CANCELLED once *cancel is true; the next call continues the load. `cancel`
+ * may be NULL. */
 int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e);
 
 /* cpu_head.c: computes what the pass wants of the rows w->wanted from their states w->x. */
@@ -187,19 +194,20 @@ void cpu_head_run(cpu_work *w);
 void cpu_final_cap(const cpu_work *w, float *logits, int n); /* soft cap, if the model has one */
 
 /* cpu_screen.c */
-/* Answers those of the `whole` wants that are for the likeliest token, where the screen can. Returns
- * the number of the others, which are then the first in w->a and w->whole. */
+/* Finds the token for wants that ask only for the likeliest token, where the screen can. Moves the
+ * remaining wants to the front of w->a and w->whole, and returns their number. */
 int cpu_screen_run(cpu_work *w, int whole);
-/* Returns the `run` for which kernels.pair_products has the bits of oneDNN's product with the head; 0
- * if there is none, and the screen cannot be used. */
+/* Returns the `run` for which kernels.pair_products gives the bits of oneDNN's product with the
+ * head. Returns 0 if there is no such run; the screen then cannot be used. */
 int cpu_screen_order(cpu_state *s);
 void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
-/* Benchmarks' upper bound of tokens/s: the layers' matrix products alone, for `rows` rows on all
- * threads. 0 on failure. */
+/* For benchmarks: returns an upper bound of tokens/s. It is the rate of the layers' matrix products
+ * alone, for `rows` rows on all threads. Returns 0 on failure. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
-/* The same for one tile of `rows` rows (a gemm_height), estimated from a few layers. */
+/* Like cpu_gemm_bound, but for one tile of `rows` rows (a gemm_height), estimated from a few
+ * layers. */
 double cpu_gemm_rate(llm_engine *engine, int rows);
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e);
 int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e);

@@ -1,8 +1,8 @@
 /*
  * cpu_kv.c - the layout of KV blocks in the CPU backend, for each type of KV.
  *
- * Sessions store and load a block's bytes as they are. Invariant: the bytes of a slot depend only on
- * its key or value, so stored, copied and computed slots are equal.
+ * Sessions store and load a block's bytes as they are. Invariant: the bytes of a slot depend only
+ * on its key or value, so stored, copied and computed slots are equal.
  *
  *   block   layer 0 | layer 1 | …
  *   layer   K [kv heads] | V [kv heads] | scales of K [kv heads, 32] | scales of V [kv heads, 32]
@@ -37,7 +37,7 @@ void *cpu_kv_block(const cpu_work *w, int32_t block) {
     return w->kv + (size_t)block * w->layout.block;
 }
 
-/* Keys or values of one head in the current layer. */
+/* Returns the keys or values of one head in the current layer. */
 static void *head_of(const cpu_work *w, int32_t block, kv_side side, int kv_head) {
     size_t heads = (size_t)w->engine->config.n_kv_heads;
     return (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer +
@@ -53,7 +53,7 @@ static float *scales_of(const cpu_work *w, int32_t block, kv_side side, int kv_h
 
 /* ---- one slot -------------------------------------------------------------------------------- */
 
-/* Index of element i of a slot in the layout of pairs. */
+/* Returns the index of element i of a slot in the layout of pairs. */
 static size_t pair_at(kv_side side, int slot, int i, int d) {
     return side == KV_KEYS ? (size_t)(i / 2 * 2 * SLOTS + 2 * slot + i % 2)
                            : (size_t)(slot / 2 * 2 * d + 2 * i + slot % 2);
@@ -103,7 +103,8 @@ static void runs_copy(char *to, const char *from, int count, size_t size, size_t
         memcpy(to + (size_t)i * SLOTS * size, from + (size_t)i * SLOTS * size, n * size);
 }
 
-/* Values are in pairs of keys: copies whole pairs, then the first half of the last pair. */
+/* Copies the values of the first n keys. Values are stored in pairs of keys: copies whole pairs,
+ * then the first half of the last pair. */
 static void values_copy(char *to, const char *from, size_t n, size_t d, size_t size) {
     size_t whole = n / 2 * 2 * d * size;
     memcpy(to, from, whole);
@@ -140,11 +141,12 @@ void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
 attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys) {
     enum { STEP = 128 };
     attend_ahead a = {head_of(w, block, side, kv_head), (int)(w->layout.head / STEP), STEP / 2};
-    if (side == KV_VALUES) { /* values are in order of keys: the rest of the head is not needed */
+    if (side == KV_VALUES) { /* values are in order of keys: values of later keys are not needed */
         size_t bytes = (size_t)(keys + 1) / 2 * 2 * (w->layout.head / SLOTS);
         a.steps = (int)((bytes + STEP - 1) / STEP);
     } else if (w->layout.dtype != LLM_KV_INT8 && keys <= SLOTS / 2) {
-        a.second = 0; /* a piece has all slots of a pair of dimensions: half of it is enough */
+        /* a piece has all slots of a pair of dimensions, of which the first half is enough */
+        a.second = 0;
     }
     return a;
 }

@@ -1,12 +1,12 @@
 /*
- * cpu_screen.c - finds the likeliest token of a row with the head screen (head_screen_int.h) instead
- * of the full product with the head.
+ * cpu_screen.c - finds the likeliest token of a row with the head screen (head_screen_int.h)
+ * instead of the full product with the head.
  *
  * Each thread screens groups of tokens against the best lower bounds that it has seen itself and
- * lists the tokens that pass. The lists are then filtered by the best bounds of all threads, and the
- * logits of the remaining tokens are computed. Rows with too many of them (all rows, if a list
- * overflows) are left to the full product. Invariant: token and logit are the same, bit for bit, as
- * those of the full product.
+ * lists the tokens that pass. The lists are then filtered by the best bounds of all threads, and
+ * the logits of the remaining tokens are computed. A row with too many remaining tokens is left to
+ * the full product; if a list overflows, all rows are. Invariant: the token and its logit are the
+ * same, bit for bit, as the full product gives.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -37,8 +37,8 @@ struct cpu_screen {
     int8_t *fine;         /* [rows, width] */
     screen_state *states; /* [rows] */
     int *index;           /* [rows]: index of the row in cpu_work.whole */
-    bool *open;           /* per row of cpu_work.whole: left to the full product */
-    int *counts;          /* [rows]: candidates in ids */
+    bool *open;           /* per row of cpu_work.whole: true if it is left to the full product */
+    int *counts;          /* [rows]: number of candidates in ids */
     llm_token *ids;       /* [rows, CANDIDATES_MAX] */
     int workers;
     screen_list *lists; /* per worker */
@@ -163,7 +163,8 @@ static void screen_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Merges the threads' lists, filtered by the best bounds of all; false if a list overflowed. */
+/* Merges the threads' lists, filtered by the best bounds of all threads. Returns false if a list
+ * overflowed. */
 static bool lists_merge(cpu_screen *s) {
     float *best = s->lists[0].best;
     bool full = s->lists[0].full;
@@ -188,7 +189,7 @@ static bool lists_merge(cpu_screen *s) {
 
 /* ---- exact logits ---------------------------------------------------------------------------- */
 
-/* Logits of up to LANES tokens, with the bits of the full product. */
+/* Computes the logits of up to LANES tokens, with the bits of the full product. */
 static void lanes_run(cpu_work *w, uint16_t *rows, const uint16_t *x, const llm_token *ids,
                       int count, float *row, float *out) {
     int width = w->engine->config.n_embd;
@@ -232,7 +233,8 @@ static void likeliest_task(void *ctx, int task, int worker) {
     cpu_final_cap(w, want->logits, 1);
 }
 
-/* Moves the rows that are left to the full product to the front; returns their number. */
+/* Moves the rows that are left to the full product to the front. Returns the number of these
+ * rows. */
 static int open_compact(cpu_work *w, int whole) {
     int width = w->engine->config.n_embd, kept = 0;
     for (int i = 0; i < whole; i++) {
@@ -276,7 +278,7 @@ int cpu_screen_run(cpu_work *w, int whole) {
 enum { CHECK_STATES = 4 };
 
 /* True if pair_products with runs of `run` gives the bits of oneDNN's product for all tokens of a
- * part; want [CHECK_STATES, n] is oneDNN's product. */
+ * part. want [CHECK_STATES, n] is oneDNN's product. */
 static bool part_agrees(const cpu_state *s, const gemm_part *part, const uint16_t *a, int run,
                         const float *want, uint16_t *rows) {
     int width = s->model.head.k;

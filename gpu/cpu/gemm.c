@@ -3,8 +3,8 @@
  * products of weights in bytes.
  *
  * Owns every oneDNN handle. Invariant: for a given weight and row of A, gemm_run returns the same
- * bits whatever the height, the row's index in the tile, the other rows, and the thread. Callers do
- * the tiling and the threading.
+ * bits for any height, index of the row in the tile, other rows, and thread. Callers divide the
+ * work into tiles and tasks.
  */
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ typedef struct gemm_shape {
 } gemm_shape;
 
 /* Packed weights are allocated together on huge pages: a decode step reads all of them, and with
- * small pages it waits for page table walks. */
+ * small pages it would wait for page table walks. */
 enum { HUGE_PAGE = 2 << 20, CHUNK = 16 * HUGE_PAGE, PACKED_ALIGN = 4096 };
 
 typedef struct gemm_chunk {
@@ -47,8 +47,9 @@ struct gemm {
     pool *threads;
     int workers;
     gemm_type wide;
-    const int8_kernels *int8;  /* NULL: the processor has none */
-    bool in_bytes[GEMM_TYPES]; /* true if a weight of this type, in bytes, is declared */
+    const int8_kernels *int8; /* NULL: the processor has no such kernels */
+    /* true if a weight of this type is declared and the type is in bytes */
+    bool in_bytes[GEMM_TYPES];
     dnnl_engine_t engine;
     dnnl_stream_t *streams; /* per worker */
     float **out;            /* per worker: [tallest, MAX_PART] */
@@ -58,7 +59,7 @@ struct gemm {
     int nheights;
     atomic_size_t bytes;
     pthread_mutex_t packing; /* guards chunks */
-    gemm_chunk *chunks;      /* the one being filled first */
+    gemm_chunk *chunks;      /* list of chunks; the first is the chunk being filled */
 };
 
 static int fail(err *e, dnnl_status_t status, const char *what) {
@@ -73,7 +74,7 @@ static dnnl_data_type_t input_type(const gemm *g) {
     return g->wide == GEMM_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* `packed`: the layout of B, or NULL to let the library choose it. */
+/* `packed` is the layout of B; NULL lets the library choose the layout. */
 static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height,
                                      const dnnl_memory_desc_t *packed, dnnl_primitive_desc_t *out) {
     dnnl_dims_t ad = {height, k}, bd = {k, n}, cd = {height, n};
@@ -247,8 +248,8 @@ static void kernels_drop(gemm *g) {
             kernel_free(&g->shapes[s].kernels[h], g->workers);
 }
 
-/* Makes the kernels of all shapes at the given heights; false if the library has none with the same
- * layout and algorithm for all of them. */
+/* Makes the kernels of all shapes at the given heights. Returns false if, for a shape, the library
+ * does not have the same layout and algorithm at all heights. */
 static bool kernels_make(gemm *g, const int *heights, int count) {
     const char *name = NULL;
     for (int s = 0; s < g->nshapes; s++) {
@@ -269,7 +270,7 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Memory for packed weights, freed with g; NULL if there is none. */
+/* Returns memory for packed weights, which is freed with g. Returns NULL if memory is short. */
 static void *room_for(gemm *g, size_t bytes) {
     bytes = (bytes + PACKED_ALIGN - 1) & ~(size_t)(PACKED_ALIGN - 1);
     pthread_mutex_lock(&g->packing);
@@ -399,7 +400,8 @@ static uint16_t bf16_of(float x) {
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* `height` rows in the wide type; row i is a copy of row (i * step + shift) mod PROBE_ROWS of a. */
+/* Returns `height` rows in the wide type. Row i is a copy of row (i * step + shift) mod PROBE_ROWS
+ * of a. */
 static void *probe_rows(const gemm *g, const float *a, int k, int height, int step, int shift) {
     char *out = mem_alloc((size_t)height * gemm_row_bytes(g->wide, k));
     for (int i = 0; i < height; i++) {
@@ -469,7 +471,7 @@ static bool heights_agree(gemm *g, hash128 *digest) {
     return same;
 }
 
-/* Adds fixed products of weights in bytes to the digest; they need no other probe. */
+/* Mixes fixed products of weights in bytes into the digest. Such products need no other probe. */
 static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     enum { ROWS = 7, K = 4 * INT8_GROUP, N = INT8_COLUMNS };
     float w[N * K], a[ROWS * K], c[ROWS * N];
@@ -486,7 +488,7 @@ static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     digest->high = hash_mix(digest->high, h.high);
 }
 
-/* Allocates each worker's buffer for results; false if memory is short. */
+/* Allocates each worker's buffer for results. Returns false if memory is short. */
 static bool outputs_new(gemm *g) {
     size_t bytes = sizeof(float) * (size_t)g->heights[0] * MAX_PART;
     bool made = true;
@@ -501,7 +503,8 @@ static bool outputs_new(gemm *g) {
 
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
-        {GEMM_TILE, GEMM_SMALL, 4, 1}, /* height 1: decode at batch 1 is bound by memory */
+        /* height 1: memory bandwidth is the limit of decoding at batch 1 */
+        {GEMM_TILE, GEMM_SMALL, 4, 1},
         {GEMM_TILE, GEMM_SMALL, 1},
         {GEMM_TILE, GEMM_SMALL, 4},
         {GEMM_TILE, GEMM_SMALL},
@@ -563,14 +566,15 @@ const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int r
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* CPU time of this thread: other processes' load must not decide on a precision. */
+/* Returns the CPU time of this thread: the load of other processes must not determine the
+ * precision. */
 static double seconds(void) {
     return clock_thread_ms() / 1e3;
 }
 
 enum { MEASURED_RUNS = 12 };
 
-/* FLOP/s of oneDNN's product, the fastest of some runs. */
+/* Measures the FLOP/s of oneDNN's product, as the maximum of MEASURED_RUNS runs. */
 static double wide_measure(gemm_type type, int k, int n, float *w, const float *a, float *c) {
     gemm *g = NULL;
     err e = {0};

@@ -5,11 +5,12 @@
  * A weight [N, K] is split into parts of columns, each packed once. A task multiplies one tile of
  * rows by one part:
  *
- *   A [rows, K] row-major, of the weight's type × part [K, n] → C [rows, n] f32, in the worker's buffer
+ *   A [rows, K] row-major, of the weight's type × part [K, n] → C [rows, n] f32
  *
- * oneDNN may use another algorithm for another number of rows. Therefore tiles have one of a few
- * heights (padded with rows whose results are ignored), and a probe when the model is loaded finds
- * heights that give each row the same bits. A primitive runs on a single thread, with a scratchpad
+ * C is in the worker's buffer. oneDNN may use another algorithm for another number of rows.
+ * Therefore tiles have one of a few heights; smaller tiles are padded with rows whose results are
+ * ignored. When the model is loaded, a probe finds heights that give each row the same bits. A
+ * primitive runs on a single thread, with a scratchpad
  * per worker: the library's default scratchpad is shared by threads, which gives wrong results.
  */
 #ifndef KVASIR_GEMM_INT_H
@@ -41,7 +42,7 @@ typedef struct gemm_weight {
 /* Fills out[k] with row `row` of the weight, in the forward pass's order of rows. Thread-safe. */
 typedef void (*gemm_row)(const void *ctx, int row, float *out);
 
-/* `wide`: GEMM_F32 or GEMM_BF16. threads NULL: one worker, the caller. */
+/* `wide` is GEMM_F32 or GEMM_BF16. If `threads` is NULL, the caller is the only worker. */
 int gemm_new(pool *threads, gemm_type wide, gemm **out, err *e);
 void gemm_free(gemm *g);
 /* True for weights in bytes: k must be a multiple of INT8_GROUP. */
@@ -51,26 +52,26 @@ static inline bool gemm_in_bytes(gemm_type type) {
 static inline int gemm_planes(gemm_type type) {
     return type == GEMM_INT8X2 ? 2 : 1;
 }
-/* Bytes of k elements of a row of A. */
+/* Returns the bytes of k elements of a row of A. */
 size_t gemm_row_bytes(gemm_type type, int k);
 /* Declares a weight of g's wide type or in bytes, split into parts of `part` columns (the last may
  * be smaller). Packs nothing. */
 int gemm_declare(gemm *g, gemm_type type, int n, int k, int part, gemm_weight *out, err *e);
-/* Hash of what decides the outcome of gemm_probe: library version, its settings, precision and
- * declared shapes. */
+/* Returns a hash of what determines the result of gemm_probe: library version, its settings,
+ * precision and declared shapes. */
 hash128 gemm_identity(const gemm *g);
-/* Finds heights that give each row the same bits for all declared shapes; *digest is the hash of
- * the bits of fixed products. ERR_UNSUPPORTED if no heights do. */
+/* Finds heights that give each row the same bits for all declared shapes. Sets *digest to the hash
+ * of the bits of fixed products. Returns ERR_UNSUPPORTED if there are no such heights. */
 int gemm_probe(gemm *g, hash128 *digest, err *e);
-/* Reads (`row`) and packs one part. Thread-safe. */
+/* Reads one part by calling `row`, and packs it. Thread-safe. */
 int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, err *e);
 void gemm_weight_free(gemm_weight *w);
-size_t gemm_bytes(const gemm *g); /* packed so far */
-/* The height that a tile of `rows` rows (<= gemm_tile) is padded to. */
+size_t gemm_bytes(const gemm *g); /* bytes packed so far */
+/* Returns the height that a tile of `rows` rows (<= gemm_tile) is padded to. */
 int gemm_height(const gemm *g, int rows);
 int gemm_tile(const gemm *g); /* the largest height */
-/* Multiplies a tile of `rows` rows (<= gemm_tile) by one part; returns C, valid until the worker's
- * next call. a: [rows, k], readable up to gemm_height(g, rows) rows. */
+/* Multiplies a tile of `rows` rows (<= gemm_tile) by one part. Returns C, which is valid until the
+ * worker's next call. a is [rows, k], readable up to gemm_height(g, rows) rows. */
 const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int rows, const void *a);
 /* Measures a [64, k] × [k, n] product on one thread; returns FLOP/s, or 0 if it is unsupported. */
 double gemm_measure(gemm_type type, int k, int n);

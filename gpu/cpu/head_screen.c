@@ -2,9 +2,9 @@
  * head_screen.c - quantises the head and states for the head screen (head_screen_int.h).
  *
  * Invariant: the bounds hold for any values, since norms are computed in double from the values and
- * errors that really occur, and rounded up. A single scale for a state with a few large values would
- * leave few steps for the others, so the groups of four with the largest values (quads) get coarse
- * digits with a scale of their own; fine digits hold what remains.
+ * errors that really occur, and rounded up. If a state has a few large values, a single scale would
+ * leave few steps for its other values. So the groups of four values (quads) with the largest
+ * values get coarse digits with their own scale; fine digits hold what remains.
  */
 #include "head_screen_int.h"
 
@@ -48,7 +48,7 @@ void head_screen_free(head_screen *s) {
 
 void head_screen_set(head_screen *s, int j, const float *w) {
     uint16_t *narrow = mem_alloc(sizeof *narrow * (size_t)s->k);
-    float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* x: w as the product reads it */
+    float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* x is w as the product reads it */
     s->kernels->to_bf16(w, s->k, narrow);
     s->kernels->from_bf16(narrow, s->k, x);
     for (int i = 0; i < s->k; i++)
@@ -78,7 +78,8 @@ static float quad_top(const float *x) {
     return BASE_MAX(first, last);
 }
 
-/* Chooses the SCREEN_QUADS quads with the largest values; returns the largest value of the others. */
+/* Chooses the SCREEN_QUADS quads with the largest values. Returns the largest magnitude in the
+ * other quads. */
 static float quads_choose(const float *x, int quads, int *chosen) {
     float tops[SCREEN_QUADS + 1] = {0};
     int count = 0;

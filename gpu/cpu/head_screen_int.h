@@ -28,11 +28,12 @@ typedef struct head_screen {
     float *norm;    /* [n] upper bound of the norms of w and w' */
 } head_screen;
 
-/* NULL if the shape or the kernels do not allow a screen, or memory is short. */
+/* Makes an empty screen. Returns NULL if the shape or the kernels do not allow a screen, or memory
+ * is short. */
 head_screen *head_screen_new(const kernels *k, int n, int width);
 void head_screen_free(head_screen *s);
 size_t head_screen_bytes(const head_screen *s);
-/* Quantises row j of the head, w[k] in f32. Once per row, in any order and from any thread. */
+/* Quantises row j of the head, w[k] in f32. Call once per row, in any order and from any thread. */
 void head_screen_set(head_screen *s, int j, const float *w);
 /* Quantises the state x[k] (bf16) into fine[k] and *out. Returns false if the screen cannot be used
  * for it: a value is not finite, or all are about zero. */

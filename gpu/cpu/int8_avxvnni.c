@@ -1,6 +1,6 @@
 /*
- * int8_avxvnni.c - int8_impl.h compiled for AVX2 with VNNI: 32 products an instruction.
- * kernels_int.h explains how.
+ * int8_avxvnni.c - int8_impl.h compiled for AVX2 with VNNI; kernels_int.h explains how. An
+ * instruction computes 32 products.
  */
 #if defined(__x86_64__)
 #define INT8_TABLE int8_avxvnni

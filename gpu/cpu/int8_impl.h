@@ -2,9 +2,9 @@
  * int8_impl.h - the source of the products declared in int8_int.h, included by each int8_<isa>.c
  * (kernels_int.h explains how).
  *
- * The sums of ROWS rows × two vectors of columns are in registers, both of the current group and of
- * the whole product. Invariant: each result gets the same operations in the same order, however
- * rows are distributed to blocks of one to ROWS.
+ * For ROWS rows × two vectors of columns, the sums of the current group and of the whole product
+ * are in registers. Invariant: each result gets the same operations in the same order, in whichever
+ * way the rows are divided into blocks of one to ROWS rows.
  */
 #include <float.h>
 #include <immintrin.h>
@@ -31,7 +31,7 @@ enum { LANES = 8, ROWS = 3, LEVELS = 255 };
 enum { LANES = 8, ROWS = 3, LEVELS = 31 };
 #endif
 enum { QUADS = INT8_GROUP / 4, VECTORS = INT8_GROUP / LANES, SECOND_BITS = 8, LINE = 64 };
-static const uint32_t INFINITE = 0x7f800000; /* bits of infinity; magnitudes below are finite */
+static const uint32_t INFINITE = 0x7f800000; /* bits of infinity; smaller magnitudes are finite */
 /*
  * 3 * 2^22, and its bits. Adding an integer below 2^22 to the bits adds it to the float, so an
  * integer sum that starts at BIAS_BITS is the float BIAS + sum without a conversion. BIAS times a
@@ -103,7 +103,7 @@ BLOCK float largest_lane(vf x) {
     return _mm512_reduce_max_ps((__m512)x);
 }
 
-/* x minus the nearest integer. */
+/* Returns x minus the nearest integer. */
 BLOCK vf off_integer(vf x) {
     return (vf)_mm512_reduce_ps((__m512)x, 0);
 }
@@ -114,7 +114,7 @@ BLOCK void store_first(float *c, vf v, int n) {
     _mm512_mask_storeu_ps(c, keep, (__m512)v);
 }
 
-/* sum + four weights · four digits, one column per lane */
+/* Returns sum + four weights · four digits, for one column per lane. */
 BLOCK vi quad_add(vi sum, vi weights, vi digits) {
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)digits);
 }
@@ -219,8 +219,8 @@ BLOCK bool all_finite(const vf x[VECTORS]) {
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* What a block of rows reads. Passed by pointer: a copy right after its members were stored would
- * stall. */
+/* What a block of rows reads. It is passed by pointer, since copying it right after its members
+ * were stored would stall. */
 typedef struct operand {
     const char *at;          /* the groups of the block's first row */
     size_t row;              /* bytes from one row to the next */
@@ -228,14 +228,14 @@ typedef struct operand {
     int lines;               /* cache lines to prefetch per group */
 } operand;
 
-/* Digits 4k … 4k+3 of a row's group at `at`, in every lane. */
+/* Returns digits 4k … 4k+3 of a row's group at `at`, in every lane. */
 BLOCK vi quad(const char *at, int plane, int k) {
     int32_t digits;
     memcpy(&digits, at + plane * INT8_GROUP + 4 * k, sizeof digits);
     return all_int(digits);
 }
 
-/* The group's scale (which = 0) or sum (1). */
+/* Returns the group's scale (`which` 0) or its sum (`which` 1), in every lane. */
 BLOCK vf factor(const char *at, int planes, int which) {
     float x;
     memcpy(&x, at + planes * INT8_GROUP + which * (int)sizeof x, sizeof x);
@@ -243,7 +243,8 @@ BLOCK vf factor(const char *at, int planes, int which) {
 }
 
 #if defined(SUMS_IN_16_BITS)
-/* Without VNNI: sums of pairs over four quads, which fit in 16 bits, are then added in 32. */
+/* Without VNNI, the products of pairs are first summed over four quads in 16 bits, which they fit.
+ * These sums are then added in 32 bits. */
 enum { QUADS_IN_16_BITS = 4 };
 _Static_assert(QUADS_IN_16_BITS * 2 * LEVELS * 128 < 1 << 15, "sums of pairs fit 16 bits");
 
@@ -289,7 +290,7 @@ BLOCK void plane_add(int rows, const char *at, size_t row, int plane, const pane
 }
 #endif
 
-/* The factors of LANES columns of a panel's group; base = -BIAS * step, which removes the bias. */
+/* The factors of LANES columns in one group of a panel. base = -BIAS * step removes the bias. */
 typedef struct column_factors {
     vf step, low, base;
 } column_factors;
@@ -299,7 +300,7 @@ BLOCK column_factors factors_load(const panel_group *b, int first) {
     return (column_factors){step, load(b->low + first), step * all(-BIAS)};
 }
 
-/* step * (digits · bytes), rounded once; the sum of one plane includes the bias. */
+/* Returns step * (digits · bytes), rounded once. With one plane, `sum` includes the bias. */
 BLOCK vf stepped(int planes, vi sum, const column_factors *f) {
     return planes == 1 ? fused((vf)sum, f->step, f->base) : from_int(sum) * f->step;
 }
@@ -308,7 +309,8 @@ BLOCK vf weigh(int planes, vi sum, const column_factors *f, vf scale, vf whole, 
     return fused(f->low, whole, fused(stepped(planes, sum, f), scale, out));
 }
 
-/* c[rows, 2 * LANES] for the columns of one panel from `first`, of which `left` are the matrix's. */
+/* Computes c[rows, 2 * LANES] for the columns from `first` of one panel, of which `left` are
+ * columns of the matrix. */
 BLOCK void block_product(int rows, int planes, const operand *a, const panel_group *b, int groups,
                          int first, float *c, size_t row, int left) {
     const char *at = a->at, *ahead = a->ahead, *end_ahead = a->end;
@@ -374,10 +376,10 @@ BLOCKS(DEFINE)
 static const block_function blocks[ROWS][2] = {BLOCKS(ENTRY)};
 
 /*
- * Sets what the blocks of rows prefetch. With several blocks of rows, a panel is used several times,
- * and each use prefetches a share of the next panel, also beyond the end of this part. With a single
- * block, memory is the bound: it prefetches a few groups ahead, and nothing beyond this part, which
- * may be another thread's.
+ * Sets what the blocks of rows prefetch. With several blocks of rows, a panel is used several
+ * times, and each use prefetches a share of the next panel, also beyond the end of this part. With
+ * a single block, memory bandwidth is the limit: the block prefetches a few groups ahead. It
+ * prefetches nothing beyond the end of this part, since another thread may compute the next part.
  */
 static void prefetch_set(operand *from, const panel_group *b, const panel_group *end, int groups,
                          int blocks_of_rows) {
@@ -413,7 +415,7 @@ static void product(const void *a, int rows, int planes, const void *panels, int
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Stores x * by rounded to 32 digits; returns their sum. */
+/* Stores x * by, rounded to 32 digits. Returns the sum of the digits. */
 BLOCK int digits_store(const vf x[VECTORS], vf by, char *out) {
     vi whole[VECTORS];
     UNROLL
@@ -457,7 +459,7 @@ static void store(const float *x, int k, int planes, void *out) {
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* The largest of 32 values. */
+/* Returns the largest of 32 values. */
 static float largest_of(const vf x[VECTORS]) {
     vf top = x[0];
     for (int i = 1; i < VECTORS; i++)
@@ -465,7 +467,8 @@ static float largest_of(const vf x[VECTORS]) {
     return largest_lane(top);
 }
 
-/* The largest distance, in steps, of one of 32 values from the grid low + i / levels_per_unit. */
+/* Returns the maximum distance, in steps, of the 32 values from the grid low + i /
+ * levels_per_unit. */
 static float off_grid(const vf x[VECTORS], float low, float levels_per_unit) {
     vf off[VECTORS];
     for (int i = 0; i < VECTORS; i++)
@@ -474,11 +477,11 @@ static float off_grid(const vf x[VECTORS], float low, float levels_per_unit) {
 }
 
 /*
- * The number of steps for the group's range. A quantised file's values are on a grid of their own:
- * if the number is a multiple of the number of the file's steps in the range, nothing is rounded. Up
- * to 31 file steps have a multiple from 225 to 255 (with 31 levels: from 16 to 31). A Q8_0 group has
- * 127 file steps from 0 to its largest magnitude, so the number `whole` of them in the range is
- * tried last.
+ * Returns the number of steps for the group's range. The values of a quantised file are on the grid
+ * of the file's own steps. Nothing is rounded if the returned number is a multiple of the number of
+ * file steps in the range. If that is at most 31, it has a multiple from 225 to 255 (with 31
+ * levels: from 16 to 31). A Q8_0 group has 127 file steps from 0 to its largest magnitude; `whole`,
+ * the number of these steps in the range, is tried last.
  */
 static int levels_find(const vf x[VECTORS], float low, float high) {
     static const float exact = 0.02f; /* in steps: f32 rounding of values far from `low` */
@@ -497,7 +500,7 @@ static int levels_find(const vf x[VECTORS], float low, float high) {
     return best;
 }
 
-/* The nearest step by which BIAS can be multiplied exactly. */
+/* Returns the nearest step by which BIAS can be multiplied exactly. */
 static float step_round(float step) {
     uint32_t bits, spare = (1u << STEP_SPARE) - 1;
     memcpy(&bits, &step, sizeof bits);
@@ -506,7 +509,7 @@ static float step_round(float step) {
     return step;
 }
 
-/* One column's group of 32 weights. */
+/* Packs one column's group of 32 weights. */
 static void column_pack(const float *from, int at, panel_group *out) {
     vf x[VECTORS], negative[VECTORS];
     for (int i = 0; i < VECTORS; i++) {

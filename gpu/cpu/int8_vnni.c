@@ -1,6 +1,6 @@
 /*
- * int8_vnni.c - int8_impl.h compiled for AVX-512 with VNNI: 64 products an instruction.
- * kernels_int.h explains how.
+ * int8_vnni.c - int8_impl.h compiled for AVX-512 with VNNI; kernels_int.h explains how. An
+ * instruction computes 64 products.
  */
 #if defined(__x86_64__)
 #define INT8_TABLE int8_vnni

@@ -15,7 +15,8 @@
 
 enum { LEVEL_NONE, LEVEL_AVX2, LEVEL_AVX2_VNNI, LEVEL_AVX512, LEVEL_VNNI, LEVEL_BF16 };
 
-/* The highest instruction set that oneDNN's environment variable allows; all if it is not set. */
+/* Returns the highest instruction set that oneDNN's environment variable allows, or the highest of
+ * all if the variable is not set. */
 static int allowed_level(void) {
     static const struct {
         const char *isa;

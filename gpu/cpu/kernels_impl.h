@@ -29,7 +29,7 @@ typedef uint32_t vu __attribute__((vector_size(4 * W)));
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
 typedef int8_t vb __attribute__((vector_size(W)));
 
-/* Queries of one tile: their scores and sums are in registers at the same time. */
+/* The number of queries in one tile: their scores and sums are in registers at the same time. */
 #if W == 16
 #define TILE 6
 #else
@@ -73,7 +73,8 @@ static inline vf pick(vi mask, vf a, vf b) {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-/* a > b ? a : b, and a < b ? a : b, with NaN treated as the instructions do. */
+/* Returns a > b ? a : b; min_v returns a < b ? a : b. NaN is treated as the instructions treat
+ * it. */
 static inline vf max_v(vf a, vf b) {
 #if defined(__AVX512F__)
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -109,7 +110,7 @@ static inline vf min_v(vf a, vf b) {
 #define SWAP1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2)
 #endif
 
-/* Sums the lanes in a fixed tree; every lane has the result. */
+/* Sums the lanes in a fixed tree; every lane gets the sum. */
 static inline vf sum_lanes(vf v) {
 #if W == 16
     v = v + SWAP8(v);
@@ -133,8 +134,8 @@ static inline vf max_lanes(vf v) {
 }
 
 #if defined(__AVX512DQ__)
-/* e^x = 2^floor(y) * 2^f, y = x log2(e), f = y - floor(y); 2^f by a polynomial of degree 5 that is 1
- * at 0 (relative error below 2e-7 + 5e-8 |x|). Returns 0 below -87. */
+/* e^x = 2^floor(y) * 2^f, y = x log2(e), f = y - floor(y); 2^f by a polynomial of degree 5 that
+ * is 1 at 0 (relative error below 2e-7 + 5e-8 |x|). Returns 0 below -87. */
 static inline vf exp_v(vf x) {
     enum { LESS_FLOOR = 1 }; /* VREDUCEPS: x - floor(x) */
     __m512 y = (__m512)(x * all(1.44269504088896341f));
@@ -168,7 +169,7 @@ static inline vf exp_v(vf x) {
 }
 #endif
 
-/* A tail shorter than a vector is copied to a padded one, so it gets the same operations. */
+/* Loads a tail shorter than a vector, padded with zeros, so that it gets the same operations. */
 static inline vf load_tail(const float *p, int n) {
     float x[W] = {0};
     memcpy(x, p, sizeof(float) * (size_t)n);
@@ -287,7 +288,8 @@ static float k_to_int8(const float *x, int n, int8_t *out) {
     for (; i < n; i++)
         largest = fmaxf(largest, fabsf(x[i]));
     float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0;
-    const vf magic = all(12582912.0f); /* adding it rounds to an integer, in the low bits */
+    /* adding it rounds to an integer, which is in the low bits */
+    const vf magic = all(12582912.0f);
     for (i = 0; i + W <= n; i += W) {
         vi q = (vi)(load(x + i) * all(inverse) + magic) - (vi)magic;
         vb b = __builtin_convertvector(q, vb);
@@ -367,7 +369,8 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* A pair of bf16 (two dimensions of a key, or of two keys' values) in 32 bits, the first low. */
+/* Loads pairs of bf16, each in 32 bits with the first of the pair low. A pair is two dimensions of
+ * a key, or one dimension of two keys' values. */
 static inline vu load_pairs(const uint16_t *p) {
     vu v;
     memcpy(&v, p, sizeof v);
@@ -390,7 +393,7 @@ static inline vf dot_pairs(vf sum, uint32_t x, vu pairs) {
     return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)x), (__m512bh)pairs);
 }
 
-/* n floats as n/2 pairs, rounded to nearest even. */
+/* Rounds n floats to n/2 pairs of bf16, to nearest even. */
 static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
     for (int i = 0; i < n; i += W) {
         __m256bh h = _mm512_cvtneps_pbh((__m512)load(x + i));
@@ -409,8 +412,8 @@ static inline __attribute__((always_inline)) void ahead_prefetch(const attend_ah
     }
 }
 
-/* Scores of T queries with the first nk vectors of the block's keys: s[t][nk]. Callers pass constant
- * T and nk, so the loops are unrolled. */
+/* Adds to s[t][nk] the scores of T queries with the first nk vectors of the block's keys. Callers
+ * pass constant T and nk, so the loops are unrolled. */
 static inline __attribute__((always_inline)) void scores(const query *q, int d, const uint16_t *kt,
                                                          int T, int nk, const attend_ahead *ahead,
                                                          vf s[][KV]) {
@@ -433,7 +436,7 @@ static inline __attribute__((always_inline)) void scores(const query *q, int d, 
     }
 }
 
-/* The same for keys in f32. */
+/* Like `scores`, for keys in f32. */
 static inline __attribute__((always_inline)) void scores_wide(const float *q, int d,
                                                               const float *kt, int T, int nk,
                                                               const attend_ahead *ahead,
@@ -469,8 +472,8 @@ static inline void scores_mask(vf s[KV], int low, int high) {
     }
 }
 
-/* Turns the scores of the T queries from `at` into weights p[t][KEYS] and updates top and sum;
- * old[t] is the factor for the query's earlier sums. A query that sees no key of the block (because
+/* Turns the scores of the T queries from `at` into weights p[t][KEYS] and updates top and sum. Sets
+ * old[t] to the factor for the query's earlier sums. A query that sees no key of the block (because
  * of a window) keeps its state. */
 static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T,
                                                         vf s[][KV], float *p, float *old) {
@@ -511,13 +514,14 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
     }
 }
 
-/* The weights of T queries, in f32 and, for instructions on pairs, as bf16 pairs. */
+/* The weights of T queries in f32 and, for instructions on pairs, also as bf16 pairs. */
 typedef struct weights {
     float p[TILE * KEYS], old[TILE];
     uint32_t pairs[TILE * KEYS / 2];
 } weights;
 
-/* out[t][c … c+n*W) = out * old[t] + p[t] · v, keys in order; n vectors of columns at a time. */
+/* Computes out[t][c … c+n*W) = out * old[t] + p[t] · v for n vectors of columns, with keys in
+ * order. */
 static inline __attribute__((always_inline)) void gather(const weights *w, const void *values,
                                                          bool wide, int keys, int d, int c, int T,
                                                          int n, float *out) {
@@ -550,8 +554,8 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
             store(out + t * d + c + k * W, o[t][k]);
 }
 
-/* The scores of a tile of queries; `half`: only for the first half of the block's keys, since no
- * query of the tile sees the second. */
+/* Computes the scores of a tile of queries. With `half`, computes them only for the first half of
+ * the block's keys, since no query of the tile sees the second half. */
 static inline __attribute__((always_inline)) void tile_scores(const attend_unit *u, bool wide,
                                                               int d, int at, int T, bool half,
                                                               const attend_ahead *ahead,
@@ -576,7 +580,7 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     for (int t = 0; t < T; t++)
         for (int k = 0; k < KV; k++)
             s[t][k] = (vf){0};
-    int keys = 1; /* keys beyond have weight 0 for all queries of the tile, and are skipped */
+    int keys = 1; /* later keys have weight 0 for all queries of the tile, and are skipped */
     for (int t = 0; t < T; t++)
         keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
     tile_scores(u, wide, d, at, T, keys <= KEYS / 2, tile < u->nahead ? u->ahead + tile : &nothing,
@@ -608,7 +612,8 @@ static inline __attribute__((always_inline)) void attend_unit_run(const attend_u
 }
 
 #if W > 4 && !defined(__AVX512BF16__)
-/* [rows, n, 2] bf16 pairs → [2 rows, n] f32: the first halves of a row's pairs, then the second. */
+/* Converts [rows, n, 2] bf16 pairs to [2 rows, n] f32: for each row, the first halves of its pairs,
+ * then the second halves. */
 static void pairs_widen(const uint16_t *pairs, int rows, int n, float *out) {
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < n; c += W) {
@@ -619,7 +624,8 @@ static void pairs_widen(const uint16_t *pairs, int rows, int n, float *out) {
     }
 }
 
-/* For many queries: converts the block to f32 once. The operations on floats are the same. */
+/* Attends with many queries: converts the block to f32 once. The operations on floats are the
+ * same. */
 static void attend_widened(const attend_unit *u) {
     _Alignas(64) float kt[KEYS * CONFIG_MAX_HEAD_DIM], v[KEYS * CONFIG_MAX_HEAD_DIM];
     attend_unit wide = *u;

@@ -3,15 +3,15 @@
  * instruction set.
  *
  * One source file is compiled once per instruction set. kernels_<isa>.c only names its table and
- * includes kernels_impl.h; gpu/CMakeLists.txt compiles it with that instruction set's flags, and the
- * macros that these flags define (__AVX512F__, …) select vector width and instructions in the
+ * includes kernels_impl.h; gpu/CMakeLists.txt compiles it with that instruction set's flags, and
+ * the macros that these flags define (__AVX512F__, …) select vector width and instructions in the
  * source. Each object file exports one table, and kernels.c selects one at run time, so code for an
  * instruction set runs only on processors that have it. The products of weights in bytes are built
  * in the same way from int8_impl.h (int8_int.h).
  *
  * Tables differ from each other in the last bits of their results. Within a table, every function
- * has a fixed order of operations for each row or query: results do not depend on what else is in
- * the call.
+ * has a fixed order of operations for each row or query. So the result for a row or query does not
+ * depend on the other rows or queries of the call.
  */
 #ifndef KVASIR_KERNELS_INT_H
 #define KVASIR_KERNELS_INT_H
@@ -28,8 +28,8 @@ typedef struct attend_ahead {
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)        bf16 if the table is narrow and the unit is not wide, else f32;
- *                             readable up to a multiple of the table's `queries`
+ *   q [nq, d] (scaled)        bf16 if the table is narrow and the unit is not wide; otherwise f32.
+ *                             Readable up to a multiple of the table's `queries`
  *   low, high [nq]            query i sees the keys [low[i], high[i])
  *   kt, v                     bf16 in pairs: [d/2, 32, 2] and [32/2, d, 2]; if wide f32: [d, 32]
  *                             and [32, d]
@@ -52,10 +52,10 @@ typedef struct attend_unit {
 
 enum { SCREEN_COLUMNS = 64, SCREEN_QUADS = 8 };
 
-/* A state quantised to bytes (head_screen.c): a fine digit for each of its values, in
- * screen_unit.fine, and a coarse digit more for the values of SCREEN_QUADS groups of four. */
+/* A state quantised to bytes (head_screen.c). Each value has a fine digit, in screen_unit.fine. The
+ * values of SCREEN_QUADS groups of four also have a coarse digit. */
 typedef struct screen_state {
-    int quads[SCREEN_QUADS]; /* the groups of four that have coarse digits: their numbers */
+    int quads[SCREEN_QUADS]; /* numbers of the groups of four that have coarse digits */
     int8_t coarse[SCREEN_QUADS][4];
     int fine_start, coarse_start;   /* starts of the sums: minus what the bytes' offset adds */
     float fine_scale, coarse_scale; /* value of one step of a digit */
@@ -77,8 +77,8 @@ typedef struct screen_unit {
     const int8_t *fine;
     const screen_state *states;
     int rows;
-    float *best;     /* [rows] the largest lower bound of a logit so far, in and out */
-    uint64_t *masks; /* [rows] the tokens whose upper bound is not below it, one bit each, out */
+    float *best;     /* [rows] in and out: the largest lower bound of a logit so far */
+    uint64_t *masks; /* [rows] out: one bit per token whose upper bound is not below `best` */
     float *upper;
 } screen_unit;
 
@@ -87,11 +87,11 @@ typedef struct kernels {
     bool narrow; /* attend rounds queries and weights to bf16, for instructions on bf16 pairs */
     int queries; /* queries that attend processes together */
     int heads;   /* attend supports head dimensions that are multiples of this */
-    /* out[n] = x / rms(x) * w; w NULL: all ones */
+    /* Sets out[n] = x / rms(x) * w. If w is NULL, all weights are 1. */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
     void (*from_bf16)(const uint16_t *x, int n, float *out);
-    /* Quantises x to 255 steps, x ≈ out * scale; returns scale (0 if x is all zeros). */
+    /* Quantises x to 255 steps, with x ≈ out * scale. Returns the scale (0 if x is all zeros). */
     float (*to_int8)(const float *x, int n, int8_t *out);
     void (*int8_to_bf16)(const int8_t *x, int n, uint16_t *out); /* exact */
     void (*add)(float *x, const float *y, int n);
@@ -103,11 +103,13 @@ typedef struct kernels {
     float (*dot)(const float *a, const float *b, int n);
     int (*largest)(const float *x, int n);   /* index of the first largest value; ignores NaN */
     void (*attend)(const attend_unit *unit); /* updates top, sum and out */
-    void (*exp)(const float *x, int n, float *out); /* the e^x of softmax; for the fingerprint */
-    /* The head screen (head_screen_int.h): both NULL without VNNI and AVX-512 BF16. */
+    /* the e^x that softmax uses; for the fingerprint */
+    void (*exp)(const float *x, int n, float *out);
+    /* The head screen (head_screen_int.h). `screen` and pair_products are NULL without VNNI and
+     * AVX-512 BF16. */
     void (*screen)(const screen_unit *unit);
-    /* out[16] = x · rows, x [k] and rows [16, k] in bf16. Adds pairs in order within runs of `run`
-     * products, then the runs' sums; run and k are even. */
+    /* Sets out[16] = x · rows, for x [k] and rows [16, k] in bf16. Adds pairs in order within runs
+     * of `run` products, then adds the runs' sums. run and k are even. */
     void (*pair_products)(const uint16_t *x, const uint16_t *rows, int k, int run, float *out);
 } kernels;
 
@@ -116,11 +118,13 @@ extern const kernels kernels_generic;
 extern const kernels kernels_avx2, kernels_avx512, kernels_avx512bf16;
 #endif
 
-/* The best table that the processor, ONEDNN_MAX_CPU_ISA and the head dimension allow; `narrow`:
- * also one that computes attention in bf16. NULL: none. */
+/* Returns the best table that the processor, ONEDNN_MAX_CPU_ISA and the head dimension allow.
+ * `narrow` also allows a table that computes attention in bf16. Returns NULL if there is no
+ * table. */
 const kernels *kernels_choose(int head_dim, bool narrow);
 enum { KERNELS_TABLES = 4 };
-/* All tables that this processor can run, the best last: out[KERNELS_TABLES]; returns the count. */
+/* Lists all tables that this processor can run in out[KERNELS_TABLES], the best last. Returns their
+ * number. */
 int kernels_available(const kernels **out);
 
 #endif

@@ -5,8 +5,8 @@
 
 enum { SCREEN_VECTORS = SCREEN_COLUMNS / W, SCREEN_TILE = 6 };
 
-/* Products of T states' fine digits with SCREEN_COLUMNS tokens. Callers pass a constant T, so that
- * the sums stay in registers. */
+/* Computes the products of T states' fine digits with SCREEN_COLUMNS tokens. Callers pass a
+ * constant T, so that the sums stay in registers. */
 static inline __attribute__((always_inline)) void screen_sums(const screen_unit *u, int at, int T,
                                                               __m512i out[][SCREEN_VECTORS]) {
     __m512i sum[SCREEN_TILE][SCREEN_VECTORS];
@@ -91,7 +91,7 @@ static void k_screen(const screen_unit *u) {
         screen_tile(u, i, 1);
 }
 
-/* Lane i of the vectors belongs to row i. */
+/* Implements kernels.pair_products; lane i of the vectors belongs to row i. */
 static void k_pair_products(const uint16_t *x, const uint16_t *rows, int k, int run, float *out) {
     vf sum = {0};
     __m512i lane =

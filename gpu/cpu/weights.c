@@ -20,7 +20,8 @@ typedef struct row_source {
     const gemm_weight *w;
 } row_source;
 
-/* The file's index of dimension i of a head: our rope pairs halves, the file's may pair neighbours. */
+/* Returns the file's index of dimension i of a head. Our rope pairs halves of a head; the file's
+ * rope may pair neighbours. */
 static int head_dimension(const model_config *c, int i) {
     int half = c->rope_dims / 2;
     if (c->pairing == ROPE_HALVES || i >= c->rope_dims)
@@ -32,7 +33,8 @@ static int permuted_row(const model_config *c, int row) {
     return row / c->head_dim * c->head_dim + head_dimension(c, row % c->head_dim);
 }
 
-/* Reads row `row` of the matrix of q, k and v, or that element of its bias (kind). */
+/* Reads row `row` of the matrix of q, k and v, or element `row` of its bias. `kind` is "weight" or
+ * "bias". */
 static void qkv_read(const row_source *s, int row, const char *kind, float *out) {
     const model_config *c = s->m->config;
     int q = c->n_heads * c->head_dim, k = c->n_kv_heads * c->head_dim;
@@ -48,7 +50,7 @@ static void qkv_read(const row_source *s, int row, const char *kind, float *out)
         snprintf(name, sizeof name, "%s.%s", parts[part], kind);
     }
     const gguf_tensor *t = model_tensor(s->m->file, s->layer, name);
-    if (t->ndims == 1 || t->dims[1] <= 1) { /* a bias is a vector, read whole */
+    if (t->ndims == 1 || t->dims[1] <= 1) { /* a bias is a vector, which is read whole */
         float *whole = mem_alloc(sizeof(float) * (size_t)t->dims[0]);
         model_tensor_rows(t, 0, 1, whole);
         *out = whole[local];
@@ -213,8 +215,8 @@ bool model_fits_bytes(const gguf_tensor *t, int levels) {
     return levels == 255 || (own > 0 && own <= levels);
 }
 
-/* Columns of a part if a weight is split into about `parts`, so that all threads have work even with
- * few rows. */
+/* Returns the columns of a part if a weight is split into about `parts` parts. Parts are small
+ * enough that all threads have work even with few rows. */
 static int part_columns(int n, int parts) {
     int part = (n / parts + 31) / 32 * 32;
     return BASE_MIN(BASE_MAX(part, 64), 512);
@@ -227,7 +229,8 @@ static const char *const split_gate_up[] = {"ffn_gate.weight", "ffn_up.weight", 
 static const char *const fused_gate_up[] = {"ffn_up.weight", NULL};
 static const char *const ffn_down[] = {"ffn_down.weight", NULL};
 
-/* `wanted`, or the wide type if that is in bytes and a tensor of the matrix does not fit them. */
+/* Returns `wanted`. If that is a type in bytes which does not fit a tensor of the matrix, returns
+ * the wide type. */
 static gemm_type type_for(const packed_model *m, int layer, gemm_type wanted,
                           const char *const *from) {
     bool fits = true;

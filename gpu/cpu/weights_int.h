@@ -3,9 +3,10 @@
  *
  * Matrices are packed for gemm.c. Rows are in the forward pass's order:
  *
- *   qkv      [(heads + 2 kv_heads) * head_dim, width]: q heads, k heads, v heads. If the file's rope
- *            rotates pairs of neighbours, rows of q and k are permuted so that it rotates halves
- *   gate_up  [2 ffn, width]: each part is gate rows, then the up rows of the same numbers
+ *   qkv      [(heads + 2 kv_heads) * head_dim, width]: q heads, k heads, v heads. If the file's
+ *            rope pairs neighbouring dimensions, rows of q and k are permuted so that rope pairs
+ *            dimensions i and i + rope_dims / 2
+ *   gate_up  [2 ffn, width]: each part has gate rows, followed by the up rows of the same numbers
  *
  * Small tensors are f32. Immutable once loaded. The head's rows for allowed answers are read from
  * the file when they are needed.
@@ -24,13 +25,13 @@ typedef struct model_layer {
     float *qkv_bias, *o_bias;              /* NULL: none */
     float *q_norm, *k_norm;                /* [head_dim], permuted like q and k; NULL: none */
     bool has_rope;
-    int window; /* keys that a query sees; 0: all */
+    int window; /* number of keys that a query sees; 0: all keys */
 } model_layer;
 
 /* The types of a precision's matrices. */
 typedef struct model_types {
     gemm_type qkv, rest; /* rest: o, gate_up, down */
-    gemm_type last;      /* `rest` of the last layer */
+    gemm_type last;      /* the type of o, gate_up and down in the last layer */
     gemm_type head;
     gemm_type wide; /* of matrices that do not fit bytes (model_fits_bytes) */
     int levels;     /* steps of a group of weights in bytes (int8_kernels) */
@@ -47,22 +48,24 @@ typedef struct packed_model {
     head_screen *screen; /* owned; made before the load, which fills it; NULL: no screen */
     float *final_norm;
     const gguf_tensor *embedding, *head_tensor;
-    bool begun; /* the probe has run; packed parts are kept if the load is cancelled */
+    bool begun; /* the probe has run; if the load was cancelled, packed parts are kept */
     hash128 digest;
 } packed_model;
 
-/* True if weights in bytes with `levels` steps can hold the tensor: always with 255 (rounded if the
- * file's groups are not on a grid), else if the file type has at most as many steps. */
+/* True if weights in bytes with `levels` steps can hold the tensor. With 255 steps this is always
+ * true (the weights are rounded if the file's groups are not on a grid). Otherwise, it is true if
+ * the file type has at most `levels` steps. */
 bool model_fits_bytes(const gguf_tensor *t, int levels);
-/* Declares the matrices without reading weights. Call model_free also after a failure of this or of
- * model_load. */
+/* Declares the matrices without reading weights. The caller calls model_free even if this or
+ * model_load fails. */
 int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,
                   const model_types *types, err *e);
 /* Runs gemm_probe, which sets *digest, then reads and packs all weights. After ERR_CANCELLED
  * (pool_let_cancel) the next call continues where this one stopped. */
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);
-/* Row `id` of the token embedding, scaled, and of the head: out[width]. */
+/* Reads row `id` of the token embedding, scaled (model_embed), or of the head (model_head_row),
+ * into out[width]. */
 void model_embed(const packed_model *m, int id, float *out);
 void model_head_row(const packed_model *m, int id, float *out);
 

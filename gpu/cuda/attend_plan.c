@@ -3,8 +3,8 @@
  * levels.
  *
  * Invariants: each pair of a row and a block up to the row's position is covered by exactly one
- * task; within a chunk, a row's tasks have ascending levels in the order of its blocks; a row that
- * continues in a later level has a state to be stored in.
+ * task. Within a chunk, a row's tasks have ascending levels in the order of its blocks. A row that
+ * continues in a later level has a number in `states`, where its softmax state is stored.
  */
 #include "attend_plan_int.h"
 
@@ -36,8 +36,9 @@ static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
 
 /* ---- runs of rows ---------------------------------------------------------------------------- */
 
-/* Returns the end of the blocks from b0 on that are the same in all rows [from, to) that reach
- * them, at most chunk_end. *longest is a row that reaches all of them. */
+/* Finds the blocks from b0 on that are the same in the tables of all rows [from, to), as far as
+ * each row reaches. Returns their end, at most chunk_end. *longest is a row with the highest number
+ * of blocks. */
 static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end, int *longest) {
     *longest = from;
     for (int i = from; i < to; i++)
@@ -60,8 +61,8 @@ static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end
     return end;
 }
 
-/* Splits the run's queries into tasks. A task's b1 is lowered to the last block that any of its
- * rows reaches. */
+/* Splits the queries of rows [from, to) into tasks over blocks [b0, b1). A task ends before b1 if
+ * none of its rows reaches the later blocks. */
 static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int blocks_at,
                        int level) {
     attend_plan *p = pl->p;
@@ -81,7 +82,7 @@ static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int 
     }
 }
 
-/* Plans rows [from, to), which all reach block b0 and share it, from b0 to the end of the chunk. */
+/* Plans blocks [b0, chunk_end) for rows [from, to), which all have the same block at b0. */
 static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end, int level) {
     attend_plan *p = pl->p;
     int longest;
@@ -100,7 +101,7 @@ static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end,
         int end = i;
         while (end < to && last_block(&pl->rows[end]) >= b1 &&
                pl->rows[end].table[b1] == row->table[b1])
-            p->states[end++] = 0; /* needs a state; states_assign numbers it */
+            p->states[end++] = 0; /* the row needs a state; states_assign sets its number */
         run_plan(pl, i, end, b1, chunk_end, level + 1);
         i = end;
     }
@@ -123,8 +124,8 @@ static void chunk_plan(const planner *pl, int nrows, int chunk) {
     }
 }
 
-/* Numbers the states: a row with several chunks gets one per chunk and a merge; a row with one
- * chunk gets a state only if several levels work on it. */
+/* Numbers the states. A row with several chunks gets a state per chunk and a merge. A row with one
+ * chunk gets a state only if tasks of several levels process it. */
 static void states_assign(attend_plan *p, const attend_row *rows, int nrows) {
     for (int i = 0; i < nrows; i++) {
         int chunks = rows[i].position / ATTEND_CHUNK + 1;
@@ -168,8 +169,9 @@ void attend_plan_free(attend_plan *p) {
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* level[2 * block] is 1 + the highest level that wrote the block so far, level[2 * block + 1] 1 +
- * the highest that read it; 0: none did. */
+/* level[2 * block] is 1 + the highest level so far with a copy that writes the block.
+ * level[2 * block + 1] is 1 + the highest level so far with a copy that reads the block. 0: there
+ * is no such copy. */
 int slot_copy_levels(const slot_copy *in, int count, int32_t *level, slot_copy *out, int *ends) {
     int levels = 0;
     int *of = mem_alloc(sizeof *of * (size_t)BASE_MAX(count, 1));

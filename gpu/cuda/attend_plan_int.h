@@ -1,7 +1,7 @@
 /*
  * attend_plan_int.h - the attention plan: splits a pass's attention into tasks for the kernels, one
- * list per level, so that a KV block that several rows share is loaded once for all of them
- * (attend_plan.c).
+ * list of tasks per level (attend_plan.c). A KV block that several rows share is loaded once for
+ * all of these rows.
  *
  * Positions are divided into chunks of ATTEND_CHUNK_BLOCKS blocks, aligned at position 0. Within a
  * chunk, a query processes its blocks in order; its chunks are then merged in order. A task covers
@@ -32,15 +32,16 @@ enum {
     ATTEND_CHUNK_BLOCKS = 16, /* blocks per chunk */
     ATTEND_CHUNK = ATTEND_BLOCK * ATTEND_CHUNK_BLOCKS,
     ATTEND_LEVELS = ATTEND_CHUNK_BLOCKS, /* upper bound: each level covers at least one block */
-    ATTEND_WIDE = 64,                    /* most queries of a wide task: 4 warps of 16 */
-    ATTEND_NARROW = 16                   /* most queries of a narrow task: 1 warp */
+    /* maximum number of queries in a wide task: 4 warps of 16 */
+    ATTEND_WIDE = 64,
+    ATTEND_NARROW = 16 /* maximum number of queries in a narrow task: 1 warp */
 };
 
 typedef struct attend_task {
-    int32_t first_row;      /* of the run; the run's query i is of row first_row + i / group */
+    int32_t first_row;      /* of the run, whose query i belongs to row first_row + i / group */
     int32_t first_query;    /* the task's first query in the run */
     int32_t queries;        /* number of queries; 0: the task is padding */
-    int32_t b0, b1;         /* range of block indexes, within one chunk; some row reaches b1 - 1 */
+    int32_t b0, b1;         /* block indexes [b0, b1) of one chunk; some row reaches b1 - 1 */
     int32_t blocks_at;      /* block b's id is blocks[blocks_at + b - b0] */
     int32_t least_position; /* smallest position of the task's rows */
     int32_t resumes;        /* 1: start from the state that the previous level stored */
@@ -48,7 +49,7 @@ typedef struct attend_task {
 
 typedef struct attend_merge {
     int32_t row;
-    int32_t state;  /* state of chunk 0; the others follow */
+    int32_t state;  /* state of chunk 0; the states of the next chunks follow */
     int32_t chunks; /* number of chunks; 0: the entry is padding */
 } attend_merge;
 
@@ -62,7 +63,7 @@ typedef struct head_item {
     int32_t row, id;
 } head_item;
 
-/* The plan's view of a row. */
+/* A row as input of the plan. */
 typedef struct attend_row {
     int32_t position;
     const int32_t *table; /* [position / ATTEND_BLOCK + 1]: block ids */
@@ -73,7 +74,7 @@ typedef struct attend_list {
     int count, cap;
 } attend_list;
 
-/* Zero-initialise. Buffers are reused by the next plan; they grow and never shrink. */
+/* Zero-initialise it once. The next attend_plan_make reuses the buffers, which never shrink. */
 typedef struct attend_plan {
     attend_list wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS];
     int levels;
@@ -83,17 +84,18 @@ typedef struct attend_plan {
     int nmerges, merges_cap;
     int32_t *states; /* [rows]: number of the row's first state, -1 if it needs none */
     int states_cap;
-    int nstates; /* states that the plan uses in all */
+    int nstates; /* total number of states */
 } attend_plan;
 
 /* Plans the attention of rows[nrows]; each row has `group` queries per kv head. */
 void attend_plan_make(attend_plan *p, const attend_row *rows, int nrows, int group);
 void attend_plan_free(attend_plan *p);
 
-/* Sorts copies into levels whose copies may run concurrently: a copy gets a later level than every
- * earlier copy that it conflicts with (write then read, write then write, read then write). Fills
- * out[count] and ends[i], the end of level i in out[]; ends has room for `count` entries. `level`
- * is scratch [2 * blocks], all zero before and after. Returns the number of levels. */
+/* Sorts copies into levels; the copies of one level may run concurrently. A copy gets a later level
+ * than every earlier copy that writes a block which it reads or writes, or reads a block which it
+ * writes. Fills out[count] and ends[i], the end of level i in out[]; ends has room for `count`
+ * entries. `level` is scratch [2 * blocks], all zero before and after. Returns the number of
+ * levels. */
 int slot_copy_levels(const slot_copy *in, int count, int32_t *level, slot_copy *out, int *ends);
 
 #ifdef __cplusplus

@@ -2,9 +2,9 @@
  * cuda.c - the CUDA backend's entry points: finding a card, opening a model on it, and the table of
  * functions.
  *
- * Owns the engine's CUDA state. Invariant: the fingerprint covers everything that KV bits depend
- * on: weights, rope frequencies, the bits of the products (from their probe) and, through a forward
- * pass over fixed tokens, of every kernel on this card.
+ * Owns the engine's CUDA state. Invariant: the fingerprint covers everything that the bits of KV
+ * depend on: the weights, the rope frequencies, the outputs of the products' probe, and the logits
+ * of a forward pass over fixed tokens, which runs every kernel on this card.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "cuda_int.h"
 #include "model/side_file_int.h"
 
-enum { LEAST_CAPABILITY = 8 }; /* bf16 tensor cores and cp.async: Ampere */
+enum { LEAST_CAPABILITY = 8 }; /* Ampere: the first cards with bf16 tensor cores and cp.async */
 
 /* ---- the card -------------------------------------------------------------------------------- */
 
@@ -54,7 +54,7 @@ bool cuda_usable(int device, char *why, size_t size) {
     return true;
 }
 
-/* Fails if the weights and minimal work memory do not fit; KV blocks get what is left. */
+/* Fails if the weights and a minimum of work memory do not fit in the card's free memory. */
 static int refuse_small_card(const llm_engine *engine, err *e) {
     static const size_t room = (size_t)768 << 20;
     size_t left = 0, total = 0,
@@ -94,14 +94,14 @@ static int refuse_unsupported(const llm_engine *engine, err *e) {
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* The default size of KV memory, of the memory that is free after loading: the rest is for
- * activations, graphs, and other programs. */
+/* Returns the default size of KV memory, given the memory that is free after loading. The rest is
+ * for activations, graphs and other programs. */
 static size_t kv_share(size_t left) {
     return left / 4 * 3;
 }
 
-/* The default size of host memory for evicted blocks, an eighth of the machine's: pinned memory
- * cannot be swapped out, so other programs lose it. */
+/* Returns the default size of host memory for evicted blocks: an eighth of the machine's memory. It
+ * is not more because pinned memory cannot be swapped out for other programs. */
 static size_t host_share(void) {
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
     return pages > 0 && bytes > 0 ? (size_t)pages / 8 * (size_t)bytes : 0;
@@ -185,8 +185,8 @@ static hash128 fingerprint(const llm_engine *engine, hash128 weights, hash128 pr
     return h;
 }
 
-/* Loads the weights, and fails if the file changes meanwhile; without a file (benchmarks), random
- * weights. */
+/* Loads the weights from the model file; fails if the file changes meanwhile. Without a file (in
+ * benchmarks), makes random weights. */
 static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     cuda_state *s = engine->state;
     if (engine->file == NULL)
@@ -199,7 +199,8 @@ static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     return code != 0 ? code : pool_check(s->threads, e);
 }
 
-/* Reads the rates measured earlier on this card from its side file. */
+/* Reads the token rates that were measured earlier on this card from the side file. Writes the side
+ * file if there is none. */
 static void rates_read(llm_engine *engine) {
     cuda_state *s = engine->state;
     side_facts facts;
@@ -244,7 +245,8 @@ int cuda_start(llm_engine *engine, int device, err *e) {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Parses a device name: "auto", "cuda" and "cuda:0" are card 0. Returns -1 and *e if it is none. */
+/* Parses a device name and returns the card's number: "auto", "cuda" and "cuda:0" are card 0.
+ * Returns -1 and sets *e if the name is invalid. */
 static int device_number(const char *name, err *e) {
     if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)
         return 0;
@@ -322,7 +324,7 @@ static int cuda_kv_read(llm_engine *engine, void *work, int32_t block, void *out
     return cuda_check(status, "reading a KV block", e);
 }
 
-/* Returns no error: if the copy fails, the session's next pass fails with its error. */
+/* Does not return an error: if the copy fails, the session's next pass returns the error. */
 static void cuda_kv_write(llm_engine *engine, void *work, int32_t block, const void *in) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
@@ -336,7 +338,7 @@ static void *cuda_page(llm_engine *engine, void *work, int page) {
     return status == cudaSuccess ? cuda_kv_page(&w->kv, page) : NULL;
 }
 
-/* Errors as with cuda_kv_write. */
+/* Reports errors like cuda_kv_write. */
 static void cuda_send(llm_engine *engine, void *work, int page, int32_t block) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);

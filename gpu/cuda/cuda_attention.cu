@@ -7,7 +7,7 @@
  * ones are being copied to shared memory. Invariant: a query's state (top, sum, out) after a block
  * depends only on its state before and the block's keys and values, not on which queries share its
  * warp or where a task ends and another resumes. A block in which a query may attend to no key
- * leaves its state unchanged: the factor is exp2(0) = 1 and the weights are 0.
+ * leaves the query's state unchanged: the factor is exp2(0) = 1 and the weights are 0.
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -16,14 +16,14 @@ static constexpr float LOG2_E = 1.4426950408889634f;
 
 enum { KEYS = ATTEND_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
 
-/* Elements from one row in shared memory to the next: 16 bytes of padding put eight consecutive
- * rows into different banks. */
+/* Number of elements from the start of a row in shared memory to the start of the next row. The
+ * padding of 16 bytes puts eight consecutive rows into different banks. */
 template <int D> constexpr int PITCH = D + 8;
 
-/* KV blocks in shared memory: one in use, the others being loaded. With few tasks on a large card,
- * load latency is the limit and more stages hide it; fewer stages let more tasks share a
- * multiprocessor (D = 64, 4 warps: 46 KB, 4 tasks). Narrow tasks are many and mostly short, and do
- * with two loads in flight (30 KB, 7 tasks). */
+/* Number of KV blocks in shared memory: one is used while the others are loaded. With few tasks on
+ * a large card, load latency is the limit, and more stages hide it. Fewer stages let more tasks
+ * share a multiprocessor (D = 64, 4 warps: 46 KB, 4 tasks). Narrow tasks are many and mostly short;
+ * two loads in flight are enough for them (30 KB, 7 tasks). */
 template <int D, int WARPS> constexpr int STAGES = D <= 96 ? (WARPS > 1 ? 4 : 3) : D <= 128 ? 3 : 2;
 
 /* Layout: queries [WARPS * 16][PITCH], then per stage keys [32][PITCH] and values [32][PITCH]. */
@@ -32,14 +32,15 @@ template <int D, int WARPS> constexpr size_t shared_bytes() {
            PITCH<D>;
 }
 
-/* True if a warp keeps its queries in registers. For wider heads there are too few registers, and
- * the queries are read from shared memory again for each block. */
+/* True if a warp keeps its queries in registers. Wider heads would need too many registers: their
+ * queries are read from shared memory again for each block. */
 template <int D> constexpr bool KEEPS_QUERIES = D <= 128;
 
-/* The two of its warp's 16 queries that a thread works on: g and g + 8, where g = lane / 4. */
+/* The two queries that a thread works on: queries g and g + 8 of its warp's 16 queries, where
+ * g = lane / 4. */
 struct query_rows {
     int row[2], head[2];
-    int position[2]; /* -1: no query */
+    int position[2]; /* -1: there is no such query */
 };
 
 __device__ __forceinline__ query_rows rows_of(const attend_args &a, const attend_task &task,
@@ -74,8 +75,8 @@ __device__ __forceinline__ void queries_load(const attend_args &a, const attend_
     }
 }
 
-/* Starts loading a block's keys and values, which are adjacent in memory. After the task's last
- * block it commits an empty group, so that copy_wait's count stays right. */
+/* Starts loading a block's keys and values, which are adjacent in memory. Past the task's last
+ * block, commits an empty copy group, so that copy_wait counts the same number of groups. */
 template <int D>
 __device__ __forceinline__ void block_begin(const attend_args &a, const attend_task &task, int b,
                                             __nv_bfloat16 *stage) {
@@ -92,14 +93,16 @@ __device__ __forceinline__ void block_begin(const attend_args &a, const attend_t
     copy_commit();
 }
 
-/* The address that this lane passes to load_matrices for a 16x16 tile of its warp's queries. */
+/* Returns the address that this lane passes to load_matrices for a 16x16 tile of its warp's
+ * queries. */
 template <int D>
 __device__ __forceinline__ const __nv_bfloat16 *query_at(const __nv_bfloat16 *queries) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     return queries + (warp * 16 + lane % 16) * PITCH<D> + lane / 16 * 8;
 }
 
-/* scores[n-tile] = 16 queries × 32 keys; kept [D / 16] are the queries if KEEPS_QUERIES. */
+/* Computes scores[n-tile] = 16 queries × 32 keys. If KEEPS_QUERIES, kept [D / 16] holds the
+ * queries; otherwise they are read from `query`. */
 template <int D>
 __device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __nv_bfloat16 *query,
                                             const __nv_bfloat16 *keys, float scores[KEY_TILES][4]) {
@@ -160,8 +163,8 @@ __device__ __forceinline__ void scores_mask(const attend_args &a, const query_ro
     }
 }
 
-/* Online softmax: replaces scores by weights and updates top and sum; old[h] is the factor by which
- * the output so far must be scaled. */
+/* Online softmax: replaces scores by weights and updates top and sum. Sets old[h] to the factor by
+ * which the output so far must be scaled. */
 __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float top[2], float sum[2],
                                              float old[2]) {
 #pragma unroll
@@ -247,8 +250,8 @@ __device__ __forceinline__ void state_load(const attend_args &a, const attend_ta
     }
 }
 
-/* The last task of a row with a single chunk writes the output; all others store the state, for the
- * next level or for merge(). */
+/* Writes the output if this is the last task of a row with a single chunk. Otherwise stores the
+ * state, for the next level or for merge(). */
 template <int D>
 __device__ __forceinline__ void state_store(const attend_args &a, const attend_task &task,
                                             const query_rows &q, const float top[2],
@@ -283,9 +286,9 @@ __device__ __forceinline__ void state_store(const attend_args &a, const attend_t
     }
 }
 
-/* Stage i % STAGES holds block first + i. The barrier before block i is used ensures that all
- * threads' copies of it have arrived, and that all warps are done with block i - 1, whose stage the
- * next load overwrites. */
+/* Computes one task. Stage i % STAGES holds block first + i. The barrier before block i ensures
+ * that all threads' copies of block i have arrived. It also ensures that all warps are done with
+ * block i - 1, whose stage the next load overwrites. */
 template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend(attend_args a) {
     extern __shared__ __align__(16) unsigned char memory[];
     attend_task task = a.tasks[blockIdx.x];
@@ -328,7 +331,7 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
     state_store<D>(a, task, q, top, sum, out);
 }
 
-/* Merges the states of one (row, head); thread i computes dimension i. */
+/* Merges the chunk states of one row and query head; thread i computes dimension i. */
 __global__ void merge(const attend_merge *merges, const float *state_out, const float *state_norm,
                       int heads, uint16_t *out) {
     attend_merge m = merges[blockIdx.x];

@@ -16,7 +16,8 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
     return bits;
 }
 
-/* The same sum in every lane: pairs are added in the same tree, and addition commutes. */
+/* Returns the same sum in every lane: all lanes add the same pairs in the same tree, and addition
+ * is commutative. */
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = 16; step > 0; step /= 2) {
         x += __shfl_xor_sync(WARP_ALL, x, step);
@@ -24,7 +25,7 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-/* Sum over the four lanes that hold one row of an MMA's C fragment. */
+/* Returns the sum over the four lanes that hold one row of an MMA's C fragment. */
 __device__ __forceinline__ float quad_sum(float x) {
     x += __shfl_xor_sync(WARP_ALL, x, 1);
     return x + __shfl_xor_sync(WARP_ALL, x, 2);
@@ -35,8 +36,8 @@ __device__ __forceinline__ float quad_max(float x) {
     return fmaxf(x, __shfl_xor_sync(WARP_ALL, x, 2));
 }
 
-/* Sum over the block, in warp order. `sums` [warps] is shared memory; the caller may reuse it at
- * once. */
+/* Returns the sum over the thread block, added in the order of its warps. `sums` [warps] is shared
+ * memory; the caller may use it again at once. */
 __device__ __forceinline__ float block_sum(float x, float *sums) {
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0) {

@@ -1,10 +1,10 @@
 /*
  * cuda_forward.c - runs a pass on the card.
  *
- * Per part: its buffer is sent in one copy; the layers are enqueued, or a captured graph of the
- * same shape is launched; the head runs for the rows with wants; the results come back in one copy.
- * The steps are those of cpu_forward.c, rounded to bf16 at the same places and also after gate and
- * up.
+ * For each part, its buffer is sent in one copy. The layers are enqueued, or a captured graph of
+ * the same shape is launched. Then the head runs for the rows with wants, and the results come
+ * back in one copy. The steps are those of cpu_forward.c. Values are rounded to bf16 at the same
+ * places and also after gate and up.
  *
  *   norm → a | a·Wqkv → qkv | bias, norm, rope → q, KV | copies | attention → att | x += att·Wo
  *   norm → a | a·Wgu → gate_up | act → h | x += h·Wdown
@@ -14,8 +14,8 @@
 
 #include "cuda_int.h"
 
-/* The rows that a layer computes: all of them, and from the last layer's attention on only those
- * with wants. */
+/* The rows that a layer computes: all rows of the part, or only the rows with wants from the last
+ * layer's attention on. */
 typedef struct row_set {
     float *x;
     const uint16_t *q;
@@ -25,7 +25,7 @@ typedef struct row_set {
     const attend_layout *at;
 } row_set;
 
-/* The state of a running part: the first error is kept, and fails the pass. */
+/* The state of a running part. The first error is kept and fails the pass. */
 typedef struct flow {
     cuda_work *w;
     const cuda_part *part;
@@ -39,7 +39,7 @@ static void check(flow *f, cudaError_t status, const char *what) {
         f->code = cuda_check(status, what, f->e);
 }
 
-/* The device address of an array of the part's buffer. */
+/* Returns the device address of the array at offset `at` of the part's buffer. */
 static const void *on_card(const flow *f, size_t at) {
     return f->w->part_device + at;
 }
@@ -131,8 +131,8 @@ static void attend_run(flow *f, int layer, const row_set *r) {
           "merging attention");
 }
 
-/* Norms x for the next product, into a. In post-norm models the previous branch is still in y and
- * is normed and added to x first. */
+/* Norms x into a, the input of the next product. In post-norm models the output of the previous
+ * branch is still in y; it is first normed and added to x. */
 static void norm_run(flow *f, const row_set *r, const float *branch_weight, const float *weight,
                      bool in_place) {
     const model_config *c = &f->w->engine->config;
@@ -148,7 +148,7 @@ static void norm_run(flow *f, const row_set *r, const float *branch_weight, cons
     check(f, k_norm(&args, f->stream), "a norm");
 }
 
-/* x += a·W; or y = a·W if a post-norm comes before the sum. */
+/* Computes x += a·W. If a post-norm comes before the sum, computes y = a·W instead. */
 static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t *a,
                        const float *bias, bool normed, const row_set *r) {
     float *to = normed ? f->w->y : r->x;
@@ -157,8 +157,8 @@ static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t
         check(f, k_bias(to, bias, f->w->engine->config.n_embd, r->rows, f->stream), "a bias");
 }
 
-/* In the last layer, reduces the rows to the wanted ones: gathers those of x in the buffer qkv and
- * those of q in the buffer a, whose contents have been used. */
+/* In the last layer, keeps only the wanted rows. Gathers their rows of x in the buffer qkv, and
+ * their rows of q in the buffer a; the previous contents of both buffers are no longer needed. */
 static void rows_narrow(flow *f, row_set *r) {
     cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
@@ -175,8 +175,8 @@ static void rows_narrow(flow *f, row_set *r) {
                    .at = &f->part->at.last};
 }
 
-/* Enqueues all layers and the final norm. The wanted rows end up normed, in f32 in r->x and in bf16
- * in a. */
+/* Enqueues all layers and the final norm. The normed wanted rows are then in r->x (f32) and in a
+ * (bf16). */
 static void layers_run(flow *f, row_set *r) {
     cuda_work *w = f->w;
     cuda_state *s = w->s;
@@ -198,7 +198,8 @@ static void layers_run(flow *f, row_set *r) {
                        r->rows, w->angles_local, f->stream),
               "angles");
     }
-    const float *pending = NULL; /* the post-norm of a branch in y that is yet to be added */
+    /* weight of the post-norm of the branch in y, if it is not added yet */
+    const float *pending = NULL;
     for (int i = 0; i < c->n_layers; i++) {
         const cuda_layer *y = &s->layers[i];
         norm_run(f, r, pending, y->attn_norm, false);
@@ -244,8 +245,8 @@ static cuda_graph *graph_entry(cuda_work *w) {
     return oldest;
 }
 
-/* Captures the layers as a graph. Returns false if the library cannot be captured or memory is
- * short: then they run without a graph. */
+/* Captures the layers as a graph. Returns false if cuBLASLt cannot be captured or memory is short;
+ * the layers then run without a graph. */
 static bool graph_capture(flow *f, row_set *r, cudaGraphExec_t *out) {
     cudaGraph_t graph = NULL;
     if (cudaStreamBeginCapture(f->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
@@ -292,7 +293,8 @@ enum { TOP_FLOATS = 2 * PASS_TOP, DRAWN_FLOATS = sizeof(drawn) / sizeof(float) }
 _Static_assert((int)DRAWN_MOST == (int)PASS_DRAW && sizeof(drawn) % sizeof(float) == 0,
                "a `drawn` holds as many candidates as a want, and its size is whole floats");
 
-/* The offset of the draws in the results, in floats; 8-byte aligned. */
+/* Returns the offset of the draws in the results, in floats: an even number, so that the draws are
+ * 8-byte aligned. */
 static size_t draws_at(const cuda_part *part) {
     return ((size_t)part->nitems + (size_t)part->ntops * TOP_FLOATS + 1) / 2 * 2;
 }
@@ -316,8 +318,8 @@ static int answers_reserve(cuda_work *w, const cuda_part *part, err *e) {
     return code;
 }
 
-/* Enqueues the logits of the whole vocabulary for the slice w->whole[first, first + rows), at most
- * CUDA_HEAD_ROWS. */
+/* Enqueues the logits of the whole vocabulary for the slice w->whole[first, first + rows), which
+ * has at most CUDA_HEAD_ROWS wants. */
 static void logits_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
@@ -336,8 +338,8 @@ static int tops_most(const cuda_work *w, int first, int rows) {
     return k;
 }
 
-/* Enqueues a slice's top-k: values [rows, k] and ids [rows, k], at its first want's place in the
- * results; k is the largest that the slice asks for. */
+/* Enqueues a slice's top-k: values [rows, k] and ids [rows, k], at the place of the slice's first
+ * want in the results. k is the largest `top` of the slice's wants. */
 static void tops_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     int k = tops_most(w, first, rows);
@@ -347,7 +349,8 @@ static void tops_make(flow *f, int first, int rows) {
           "the likeliest tokens");
 }
 
-/* Enqueues a slice's draws, each with as many candidates as the slice's largest request. */
+/* Enqueues a slice's draws. Each draw gets as many candidates as the largest `top` of the slice's
+ * wants. */
 static void draws_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     size_t at = (size_t)(first - f->part->ntops);
@@ -491,8 +494,8 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     return f.code;
 }
 
-/* Runs the copies whose target no row of the pass uses. Their source blocks are complete in all
- * layers, so all layers are copied at once. */
+/* Runs the copies whose target block no row of the pass uses. Their source blocks are complete in
+ * all layers, so all layers are copied at once. */
 static int copies_finish(cuda_work *w, const pass *p, err *e) {
     const model_config *c = &w->engine->config;
     int code = 0;
@@ -542,7 +545,8 @@ static int part_prepare(cuda_work *w, cuda_part *part, err *e) {
     return code != 0 ? code : answers_reserve(w, part, e);
 }
 
-/* After a part ran out of memory: halves its rows for a retry. Returns false if it has only one. */
+/* Halves the maximum number of rows of a part, for a retry after a part ran out of memory. Returns
+ * false if the part has only one row. */
 static bool rows_halve(cuda_work *w, const cuda_part *part, err *e) {
     int rows = BASE_MIN(part->nrows, w->rows_cap) / 2;
     if (rows < 1)

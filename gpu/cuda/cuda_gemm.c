@@ -42,7 +42,8 @@ typedef struct blas_table {
 #undef X
 } blas_table;
 
-/* The ends of the ranges of heights; each range has its own algorithm. */
+/* The upper ends of the ranges of heights (numbers of rows of A). Each range has its own
+ * algorithm. */
 static const int heights[] = {64, 256, 1024, 4096, INT32_MAX};
 enum {
     HEIGHTS = 5,
@@ -64,7 +65,7 @@ struct cuda_gemm {
     void *library;
     blas_table blas;
     cublasLtHandle_t handle;
-    /* D = Wᵀ as stored (column-major [K, N]) × A; the same for all plans */
+    /* D = Wᵀ × A, where W is stored column-major [K, N]; the same for all plans */
     cublasLtMatmulDesc_t product;
     cublasLtMatmulPreference_t preference;
     gemm_plan plans[CUDA_GEMM_PLANS];
@@ -74,7 +75,7 @@ struct cuda_gemm {
 int cuda_check(cudaError_t status, const char *what, err *e) {
     if (status == cudaSuccess)
         return 0;
-    cudaGetLastError(); /* reported here: must not show up as the status of the next launch */
+    cudaGetLastError(); /* clears the error, so that the next launch does not report it again */
     err_code code = status == cudaErrorMemoryAllocation ? ERR_FULL : ERR_INTERNAL;
     return err_set(e, code, "CUDA: %s: %s", what, cudaGetErrorString(status));
 }
@@ -85,14 +86,14 @@ static int blas_check(cublasStatus_t status, const char *what, err *e) {
     return err_set(e, ERR_INTERNAL, "cuBLASLt: %s failed (status %d)", what, (int)status);
 }
 
-/* The library is never unloaded (RTLD_NODELETE): the driver unloads its kernels when the process
- * exits. */
+/* Loads cuBLASLt. It is never unloaded (RTLD_NODELETE): the driver unloads its kernels when the
+ * process exits. */
 static int library_load(cuda_gemm *g, err *e) {
     static const int mode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     char name[64];
     snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
     g->library = dlopen(name, mode);
-    if (g->library == NULL) { /* a toolkit's folder need not be on the loader's path */
+    if (g->library == NULL) { /* the toolkit's folder may not be on the loader's path */
         char path[512];
         snprintf(path, sizeof path, "%s/%s", KVASIR_CUDA_LIBRARIES, name);
         g->library = dlopen(path, mode);
@@ -111,7 +112,8 @@ static int library_load(cuda_gemm *g, err *e) {
     return missing == NULL ? 0 : err_set(e, ERR_UNSUPPORTED, "%s has no %s", name, missing);
 }
 
-/* Excludes algorithms with a reduction: the others sum each output element in one place. */
+/* Excludes algorithms with a reduction. The remaining algorithms sum each output element in one
+ * place. */
 static int preference_make(cuda_gemm *g, err *e) {
     size_t workspace = WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -230,7 +232,7 @@ static int product_run(const cuda_gemm *g, const gemm_plan *p,
                                l.out, o->out, l.out, algorithm, o->workspace, o->space, stream);
     layouts_free(g, &l);
     if (status != CUBLAS_STATUS_SUCCESS)
-        cudaGetLastError(); /* reported here: must not show up as the status of the next launch */
+        cudaGetLastError(); /* clears the error, so that the next launch does not report it again */
     return blas_check(status, "a product", e);
 }
 
@@ -260,10 +262,10 @@ typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;
     int tallest;             /* the height for which the library is asked for algorithms */
-    int rows;                /* of a, expected, out: `tallest`, or fewer if memory is short */
+    int rows;                /* rows of the test data: `tallest`, or fewer if memory is short */
     uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: rows of a, moved to the start */
     void *expected, *out;    /* [rows, n] */
-    void *before;            /* [rows, n]: the values that the plan adds to; NULL: does not add */
+    void *before;            /* [rows, n]: values that the plan adds to; NULL: it does not add */
     void *workspace;         /* [WORKSPACE_BYTES] */
     unsigned *differing;
     cudaEvent_t begin, end;
@@ -304,7 +306,7 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
     }
     if (code == 0)
         code = cuda_check(k_random(t->w, n * k, 1, 2, t->stream), "filling a matrix", e);
-    if (code == 0 && before > 0) /* two bf16 are an f32 of about the first's size */
+    if (code == 0 && before > 0) /* two random bf16 side by side are a finite f32 */
         code = cuda_check(k_random(t->before, before / 2, 3, 2, t->stream), "filling a matrix", e);
     return code != 0 ? code
                      : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
@@ -347,8 +349,9 @@ static operands probe_operands(const probe *t, const void *a, int rows, void *ou
     return (operands){t->w, a, rows, out, t->workspace, WORKSPACE_BYTES};
 }
 
-/* Fills `out` for a product of rows from `first` on: with the values that the plan adds to, else
- * with NaN, so that unwritten elements show. */
+/* Prepares `out` for a product of rows [first, first + rows) of A. If the plan adds to `out`,
+ * copies the values that it adds to. Otherwise fills `out` with NaN, which reveals unwritten
+ * elements. */
 static int out_begin(const probe *t, const gemm_plan *p, int first, int rows, void *out, err *e) {
     size_t row = (size_t)p->n * out_bytes(p), bytes = (size_t)rows * row;
     if (t->before == NULL)
@@ -358,7 +361,8 @@ static int out_begin(const probe *t, const gemm_plan *p, int first, int rows, vo
                       "filling a matrix", e);
 }
 
-/* *same: rows [first, first + rows) of A, multiplied alone, have the reference bits. */
+/* Sets *same to true if rows [first, first + rows) of A, multiplied alone, have the reference
+ * bits. */
 static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm, int first,
                   int rows, bool *same, err *e) {
     size_t row = (size_t)p->k * sizeof(uint16_t), element = out_bytes(p), n = (size_t)p->n;
@@ -371,7 +375,7 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
         "moving rows", e);
     code = code != 0 ? code : out_begin(t, p, first, rows, t->out, e);
     operands o = probe_operands(t, t->moved, rows, t->out);
-    err ignored = {0}; /* a failed product leaves `out` as it was, and so differs */
+    err ignored = {0}; /* if the product fails, `out` keeps its content and so differs */
     (void)product_run(t->g, p, algorithm, &o, t->stream, &ignored);
     code = code != 0 ? code
                      : cuda_check(cudaMemsetAsync(t->differing, 0, sizeof *t->differing, t->stream),
@@ -389,13 +393,13 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
     return code;
 }
 
-/* The next height to test: about half as many rows again, and finally `tallest`. */
+/* Returns the next height to test: about 1.5 times `rows`, with `tallest` as the last. */
 static int height_after(int rows, int tallest) {
     int next = rows + BASE_MAX(rows / 2 / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
     return rows < tallest ? BASE_MIN(next, tallest) : next;
 }
 
-/* Heights to test an algorithm at: above `above`, up to `tallest`. */
+/* A range of heights to test: above `above`, at most `tallest`. */
 typedef struct range {
     int above, tallest;
 } range;
@@ -413,8 +417,8 @@ static bool takes(const probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t
     return all;
 }
 
-/* *same: the algorithm has the reference bits at all tested heights of the range that it supports,
- * for rows from the start, the middle and the end of A. */
+/* Sets *same to true if the algorithm has the reference bits at all tested heights of the range
+ * that it supports, for rows from the start, the middle and the end of A. */
 static int agrees_everywhere(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                              range r, bool *same, err *e) {
     *same = true;
@@ -446,9 +450,9 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows, int 
                                                  : blas_check(status, "asking for algorithms", e);
 }
 
-/* *ms: time of TIMED_RUNS products of this height, in milliseconds, after a warm-up run. The card
- * computes a low product faster than the host enqueues it, so the card is first kept busy filling
- * memory while the host enqueues all runs; otherwise the host would be timed. */
+/* Measures *ms, the time of TIMED_RUNS products of this height in milliseconds, after a warm-up
+ * run. The card computes a low product faster than the host enqueues it, which would time the host.
+ * So the card is first kept busy filling memory while the host enqueues all runs. */
 static int product_time(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                         int rows, float *ms, err *e) {
     operands o = probe_operands(t, t->a, rows, t->out);
@@ -474,8 +478,9 @@ static int by_time(const void *a, const void *b) {
     return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-/* Chooses the fastest algorithm with the reference bits for range h. Algorithms faster than the
- * reference are tested, fastest first. *chosen: there is one, possibly the reference itself. */
+/* Chooses the fastest algorithm with the reference bits for range h, possibly the reference itself.
+ * Only algorithms faster than the reference are tested, the fastest first. *chosen is false if no
+ * algorithm was found. */
 static int range_choose(probe *t, gemm_plan *p, int h, bool *chosen, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     timed order[CANDIDATES];
@@ -503,14 +508,14 @@ static int range_choose(probe *t, gemm_plan *p, int h, bool *chosen, err *e) {
     return code;
 }
 
-/* Chooses an algorithm for every range; *chosen: each has one. */
+/* Chooses an algorithm for every range. Sets *chosen to true if every range has one. */
 static int ranges_choose(probe *t, gemm_plan *p, bool *chosen, err *e) {
     int code = 0;
     *chosen = true;
     for (int h = 0; h < HEIGHTS && code == 0 && *chosen; h++) {
         if (h == 0 || heights[h - 1] < t->rows) {
             code = range_choose(t, p, h, chosen, e);
-        } else { /* taller than any tested height: as the range below */
+        } else { /* no height of this range was tested: as the range below */
             p->algorithms[h] = p->algorithms[h - 1];
             p->own[h] = p->own[h - 1];
         }
@@ -518,8 +523,8 @@ static int ranges_choose(probe *t, gemm_plan *p, bool *chosen, err *e) {
     return code;
 }
 
-/* Tries the algorithm as the reference. *chosen: its bits are the same at all heights that it
- * supports, and every range has an algorithm with these bits. */
+/* Tries the algorithm as the reference. Sets *chosen to true if its bits are the same at all
+ * heights that it supports, and every range has an algorithm with these bits. */
 static int reference_try(probe *t, gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                          bool *chosen, err *e) {
     range all = {0, t->rows};
@@ -528,7 +533,7 @@ static int reference_try(probe *t, gemm_plan *p, const cublasLtMatmulAlgo_t *alg
     int code = out_begin(t, p, 0, t->rows, t->expected, e);
     *chosen = false;
     if (code != 0 || product_run(t->g, p, algorithm, &o, t->stream, &ignored) != 0)
-        return code; /* proposed for another height, it does not support this one */
+        return code; /* an algorithm proposed for another height may not support this one */
     code = agrees_everywhere(t, p, algorithm, all, chosen, e);
     for (int h = 0; h < HEIGHTS; h++) {
         p->algorithms[h] = *algorithm;
@@ -548,8 +553,9 @@ static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e
     return code;
 }
 
-/* Most rows are computed in tall products, so the algorithms proposed for these are tried first,
- * and those for lower products only if none of them works. */
+/* Finds the reference algorithm. Most rows are computed in tall products, so the algorithms
+ * proposed for tall products are tried first. The algorithms for lower products are tried only if
+ * no algorithm for tall products works. */
 static int algorithms_choose(probe *t, gemm_plan *p, err *e) {
     bool chosen = false;
     int code = reference_find(t, p, t->tallest, &chosen, e);
@@ -579,7 +585,8 @@ static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
     return code;
 }
 
-/* Returns the rows, at most `rows`, whose test data fit in a quarter of the free memory. */
+/* Returns the largest number of rows, at most `rows`, whose test data fits in a quarter of the free
+ * memory. At least CUDA_GEMM_ROWS. */
 static int rows_fitting(const gemm_plan *p, int rows) {
     size_t left = 0, total = 0;
     size_t outs = p->out == CUDA_GEMM_ADDS ? 3 : 2;

@@ -1,10 +1,14 @@
 /*
- * cuda_instructions.cuh - PTX instructions without a CUDA C++ equivalent of the same layout: mma, ldmatrix, cp.async.
+ * cuda_instructions.cuh - PTX instructions without a CUDA C++ equivalent of the same layout: mma,
+ * ldmatrix, cp.async.
  *
- * Fragments are those of mma.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16"): with g = lane / 4, t = lane % 4
+ * Fragments are as in mma.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16"). With
+ * g = lane / 4 and t = lane % 4, a lane holds these elements (row, column):
  *
- *   A [16, 16]  a0 (g, 2t..)  a1 (g+8, 2t..)  a2 (g, 2t+8..)  a3 (g+8, 2t+8..)    each two adjacent elements of a row
- *   B [16, 8]   b0 (2t.., g)  b1 (2t+8.., g)                                      each two adjacent elements of a column
+ *   A [16, 16]  a0 (g, 2t..)  a1 (g+8, 2t..)  a2 (g, 2t+8..)  a3 (g+8, 2t+8..)
+ *               each two adjacent elements of a row
+ *   B [16, 8]   b0 (2t.., g)  b1 (2t+8.., g)
+ *               each two adjacent elements of a column
  *   C [16, 8]   c0 c1 (g, 2t..)  c2 c3 (g+8, 2t..)
  */
 #ifndef KVASIR_CUDA_INSTRUCTIONS_CUH
@@ -13,7 +17,8 @@
 #include <cuda_bf16.h>
 #include <stdint.h>
 
-/* c += a × b for bf16 operands, summed in f32. A row of c depends only on that row of a, and on b. */
+/* Computes c += a × b for bf16 operands, summed in f32. A row of c depends only on b and on the
+ * same row of a. */
 __device__ __forceinline__ void mma_16x8x16(float c[4], const uint32_t a[4], uint32_t b0,
                                             uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
@@ -23,8 +28,9 @@ __device__ __forceinline__ void mma_16x8x16(float c[4], const uint32_t a[4], uin
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Loads four 8x8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix l / 8, and receives
- * of each matrix two adjacent elements of row l / 4 (plain) or of column l / 4 (transposed). */
+/* Loads four 8x8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix
+ * l / 8. It receives two adjacent elements of each matrix: of row l / 4 (plain) or of column l / 4
+ * (transposed). */
 __device__ __forceinline__ void load_matrices(uint32_t r[4], const __nv_bfloat16 *row) {
     uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"

@@ -21,14 +21,15 @@
 #include "model/pool_int.h"
 
 enum {
-    CUDA_PASS_ROWS = 16384, /* most rows of a part */
-    /* Most rows that products are tested and timed on: the largest pass of a session with default
-     * settings (8,192 new tokens, 1,024 decode rows, 64 rows that are computed again). */
+    CUDA_PASS_ROWS = 16384, /* maximum number of rows in a part */
+    /* Maximum number of rows that products are tested and timed with: the largest pass of a
+     * session with default settings (8,192 new tokens, 1,024 decode rows, 64 rows that are
+     * computed again). */
     CUDA_PROBE_ROWS = 9280,
     CUDA_WIDEST = 16384,    /* largest width: the norm kernel holds a row in registers */
-    CUDA_GRAPH_ROWS = 1024, /* most rows of a part that runs as a captured graph */
-    CUDA_GRAPHS = 48,       /* captured graphs kept per session */
-    CUDA_HEAD_ROWS = 128,   /* most rows of one product with the head */
+    CUDA_GRAPH_ROWS = 1024, /* maximum number of rows of a part that runs as a graph */
+    CUDA_GRAPHS = 48,       /* maximum number of captured graphs per session */
+    CUDA_HEAD_ROWS = 128,   /* maximum number of rows in one product with the head */
     CUDA_STAGES = 8,        /* pinned staging buffers, of one block each */
     CUDA_TRIPS = 32         /* trips (see cuda_kv) whose events are kept */
 };
@@ -66,8 +67,8 @@ typedef struct cuda_state {
     hash128 weights; /* identity of the model's weights */
 } cuda_state;
 
-/* Launch sizes of one attention plan. For a graph they are padded, so that one graph fits many
- * parts: a captured graph depends only on its graph_shape and the addresses of the session's
+/* Launch sizes of one attention plan. For a graph the sizes are padded, so that one graph fits many
+ * parts. A captured graph depends only on its graph_shape and the addresses of the session's
  * buffers. */
 typedef struct attend_shape {
     int levels;
@@ -81,8 +82,8 @@ typedef struct graph_shape {
     attend_shape attend;
 } graph_shape;
 
-/* A shape seen for the first time runs without a graph: kernels are loaded on their first launch,
- * which a capture does not allow, and many shapes occur once. Its second run is captured. */
+/* The first run of a shape uses no graph: kernels are loaded on their first launch, which a capture
+ * does not allow. Many shapes also occur only once. The second run of a shape is captured. */
 typedef struct cuda_graph {
     graph_shape shape;
     cudaGraphExec_t exec; /* NULL: not captured */
@@ -107,7 +108,7 @@ typedef struct part_layout {
 /* An eviction candidate. */
 typedef struct slot_rank {
     double rank;   /* worth of the block in the slot; the lowest is evicted first */
-    uint64_t used; /* kv->used[slot] at the time of ranking: the entry is stale if it differs */
+    uint64_t used; /* kv->used[slot] when ranked; if it has changed, the entry is invalid */
     int32_t slot;
 } slot_rank;
 
@@ -117,36 +118,37 @@ typedef struct host_tier {
     char **chunks;
     int nchunks;
     int chunk_pages;     /* pages per chunk */
-    int32_t *page_of;    /* [blocks]: the block's page, -1: none */
+    int32_t *page_of;    /* [blocks]: the block's page; -1: it has no page */
     uint32_t *life;      /* [blocks]: the block's life() when its page was written */
     uint64_t reclaimed;  /* kv->clock when unused pages were last reclaimed */
     int32_t *free_pages; /* [blocks] */
     int nfree;           /* entries of free_pages */
     int made;            /* pages allocated so far */
-    int budget; /* blocks - slots: pages that prefetching may allocate; a part may need more */
+    int budget; /* pages that prefetching may allocate: blocks - slots; a part may allocate more */
 } host_tier;
 
-/* The KV blocks of a session. The scheduler numbers `blocks` of them; `slots` places on the card
- * hold those that parts work on. Block b is in slot b until a block beyond the slots is used; from
- * then on `paged` is set and slot_of maps blocks to slots.
+/* The KV blocks of a session. The scheduler uses block numbers below `blocks`. The card has `slots`
+ * slots, which hold the blocks that parts work on. Block b is in slot b until a block number beyond
+ * the slots is used; from then on `paged` is set and slot_of maps blocks to slots.
  *
  *   copy      ── trip 7 ──▶ trip 8 ──▶ [wait for part 3] ── trip 9 ──▶
  *                   ╲                        ╱
  *   compute   ── part 2 ── [wait for trip 7] part 3 ────────
  *
  * A trip is a group of block copies on the copy stream, followed by an event. A part waits for the
- * last trip that any of its slots was part of. Before it overwrites a slot of the running part, the
- * copy stream waits for the end of that part. */
+ * last trip that copied to or from any of its slots. Before the copy stream overwrites a slot of
+ * the running part, it waits for the end of that part. */
 typedef struct cuda_kv {
-    int blocks, slots; /* if slots < blocks, the other blocks are in host memory */
-    int most;          /* most slots; the pool grows to it when more slots are needed */
-    bool moved;        /* the pool was reallocated: captured graphs hold its old address */
+    int blocks, slots; /* if slots < blocks, the remaining blocks are in host memory */
+    /* maximum number of slots; the pool grows to it when more slots are needed */
+    int most;
+    bool moved; /* the pool was reallocated: captured graphs hold its old address */
     size_t block_elements, layer_elements;
     uint16_t *pool; /* device [slots, block_elements] */
     bool paged;
     /* the members up to `host` are allocated only if paged */
-    int32_t *slot_of;    /* [blocks]: the block's slot, -1: not on the card */
-    int32_t *block_in;   /* [slots]: the slot's block, -1: free */
+    int32_t *slot_of;    /* [blocks]: the block's slot; -1: not on the card */
+    int32_t *block_in;   /* [slots]: the slot's block; -1: the slot is free */
     int32_t *free_slots; /* [slots] */
     int nfree;           /* entries of free_slots */
     uint64_t *used;      /* [slots]: the clock at the block's last use or prefetch request */
@@ -161,12 +163,13 @@ typedef struct cuda_kv {
     int (*wanted)(const void *ctx, int32_t block); /* work_size.wanted */
     uint32_t (*life)(const void *ctx, int32_t block);
     const void *ctx;
-    uint64_t moved_in, moved_out;  /* blocks copied from and to host memory */
-    uint64_t dropped;              /* blocks evicted without a copy, since nothing owned them */
-    uint64_t in_ahead, out_ahead;  /* of moved_in and moved_out: while a part was computing */
+    uint64_t moved_in, moved_out; /* blocks copied from and to host memory */
+    uint64_t dropped;             /* blocks evicted without a copy, since nothing owned them */
+    /* of moved_in and moved_out: copies while a part was computing */
+    uint64_t in_ahead, out_ahead;
     cudaStream_t copy;             /* the stream of trips */
     cudaEvent_t ended[CUDA_TRIPS]; /* the end of trip n: ended[n % CUDA_TRIPS] */
-    uint64_t trips;                /* trips ended, which is the last one's number */
+    uint64_t trips;                /* number of the last ended trip; the first trip is 1 */
     uint64_t needed;               /* the last trip that the current part's blocks depend on */
     uint64_t waited;               /* the last trip that the compute stream was made to wait for */
     bool trip_open;                /* copies were enqueued since the last trip ended */
@@ -212,14 +215,14 @@ typedef struct cuda_work {
     attend_row *all_rows, *last_rows;
     int32_t *tables; /* if paged: the rows' tables with slots instead of block numbers */
     size_t tables_cap;
-    int32_t highest; /* highest block marked so far */
+    int32_t highest; /* highest block number marked so far */
     int32_t *marks;  /* [blocks]: == mark if the current part uses the block */
     int32_t mark;
     int32_t *used; /* [nused]: the blocks that the current part uses */
     size_t used_cap, nused;
     int32_t *copy_levels; /* [2 * blocks]: scratch of slot_copy_levels, zero between parts */
     slot_copy *copies;    /* the part's copies, first with blocks, then with slots */
-    slot_copy *sorted;    /* the same by level */
+    slot_copy *sorted;    /* the same copies, sorted by level */
     int *copy_ends;       /* the end of each level in `sorted` */
     int copies_cap;
     /* [copies of the pass]: 1 + the first row of the part that ran the copy, 0: not run yet */
@@ -238,30 +241,30 @@ typedef struct cuda_work {
 /* The current part of a pass: cuda_part.c fills it, cuda_forward.c runs it. */
 typedef struct cuda_part {
     const pass *p;
-    int first, nrows;       /* its rows in the pass */
-    int want_first, nwants; /* its wants in the pass */
-    int nwanted;            /* rows with wants: work->wanted, counted from `first` */
-    int nitems;             /* allowed tokens of all wants */
-    int nwhole;             /* wants of the whole vocabulary: work->whole */
-    int ntops, ndraws;      /* of these: top-k wants, which come first, then draws */
+    int first, nrows;       /* rows of the pass: [first, first + nrows) */
+    int want_first, nwants; /* wants of the pass: [want_first, want_first + nwants) */
+    int nwanted;            /* rows with wants; work->wanted lists them, counted from `first` */
+    int nitems;             /* number of allowed tokens of all wants */
+    int nwhole;             /* number of wants of the whole vocabulary, listed in work->whole */
+    int ntops, ndraws;      /* wants in work->whole: top-k wants come first, then draws */
     bool all_wanted;        /* every row has a want */
     bool graph;             /* the shape is padded: the part may run as a captured graph */
     int copy_levels;        /* levels of copies; their ends are in work->copy_ends */
-    graph_shape shape;      /* of all rows */
-    attend_shape last;      /* of the wanted rows; zero if all are */
+    graph_shape shape;      /* sizes for all rows of the part */
+    attend_shape last;      /* sizes for the wanted rows; zero if all rows are wanted */
     part_layout at;
 } cuda_part;
 
 /* ---- cuda_model.c */
-/* Probes the products, then loads the weights of engine->file; with no file, random weights of
- * engine->config's shape, for benchmarks. *digest covers the products' bits. */
+/* Probes the products, then loads the weights of engine->file. With no file, makes random weights
+ * of engine->config's shape, for benchmarks. *digest covers the bits of the products. */
 int cuda_load(llm_engine *engine, hash128 *digest, err *e);
-/* Allocates device memory that is freed with the engine; NULL and *e on failure. */
+/* Allocates device memory that is freed with the engine. Returns NULL and sets *e on failure. */
 void *cuda_engine_alloc(cuda_state *s, size_t bytes, const char *what, err *e);
 
 /* ---- cuda.c */
 /* Opens the device and loads the model. The caller has set the engine's config, mem, info.threads
- * and, unless the weights are to be random, file. */
+ * and file. If file is NULL, the weights are random. */
 int cuda_start(llm_engine *engine, int device, err *e);
 /* Returns whether this build can use the card; if not, writes the reason to why[size], as one
  * clause. */
@@ -276,47 +279,50 @@ void cuda_work_free(llm_engine *engine, void *work);
  * On failure the caller still calls cuda_kv_free. */
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots, err *e);
 void cuda_kv_free(cuda_kv *kv);
-/* Call before using blocks up to `highest`, while no part is running. Grows the pool if it can
- * grow; if `highest` still exceeds the slots, begins paging. */
+/* Prepares for the use of blocks up to number `highest`; no part may be running. Grows the pool if
+ * it can grow. If `highest` still exceeds the slots, begins paging. */
 cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
-/* Begins a new part: enqueues the copies that bring blocks[n] onto the card. At most `slots`
- * distinct blocks; no part may be running. */
+/* Begins a new part: enqueues the copies that bring blocks[n] onto the card. At most `slots` of
+ * these blocks may be distinct, and no part may be running. */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
 /* Makes `stream` wait for the blocks of the last cuda_kv_bring. */
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream);
-/* Call once all kernels of the part that use its blocks are enqueued on `stream`. */
+/* Records the point at which the part ends. Call it once all kernels that use the part's blocks are
+ * enqueued on `stream`. */
 cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream);
-/* Call once the part has ended on the card. */
+/* Notes that the part has ended on the card. */
 void cuda_kv_end(cuda_kv *kv);
-/* Between the two: prefetches blocks for the next part while this one runs. With `sure` the next
- * part is known to need them: they may evict anything, and the running part's slots once it has
- * ended. Otherwise a block comes only if it is worth more than the one it evicts, and some slots
- * are freed in advance. Running out of host memory is not an error here. */
+/* Prefetches blocks for the next part while the current part runs: call it between cuda_kv_begin
+ * and cuda_kv_end. With `sure`, the next part is known to need the blocks. They may then evict any
+ * block, and blocks of the running part after its end. Without `sure`, a block is brought only if
+ * it is worth more than the block that it evicts, and some slots are freed in advance. Running out
+ * of host memory is not an error here. */
 cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure);
-/* The slot of a block that is on the card. */
+/* Returns the slot of a block that is on the card. */
 static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
     return kv->paged ? kv->slot_of[block] : block;
 }
 /* Writes a block's content from host memory; returns once `in` was copied to a pinned buffer. */
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in);
-/* Returns a pinned page of one block's size once its last copy has ended; NULL if there is no
- * memory. Called on the loader's thread. */
+/* Waits for the page's last copy to end, then returns the page: pinned memory of one block's size.
+ * Returns NULL if there is no memory. Called on the loader's thread. */
 void *cuda_kv_page(cuda_kv *kv, int page);
 /* Writes a block's content from a page, which is in use until cuda_kv_page returns it again. */
 cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block);
-/* Reads a block's content to `out`; cudaErrorInvalidValue if it was never written. */
+/* Reads a block's content to `out`. Returns cudaErrorInvalidValue if the block was never
+ * written. */
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out);
 
 /* ---- cuda_part.c */
-/* Returns how many rows from `first` on fit in one part; 0 and *e if not even one does. If there
- * are fewer slots than blocks, work->used then lists the blocks of these rows. */
+/* Returns how many rows from `first` on fit in one part. Returns 0 and sets *e if not even one row
+ * fits. If there are fewer slots than blocks, work->used then lists the blocks of these rows. */
 int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e);
 /* Plans the part, brings its blocks and fills the pinned buffer. The caller has set part->p, first,
  * nrows and want_first. */
 int cuda_part_make(cuda_work *w, cuda_part *part, err *e);
 /* Drops all captured graphs; needed after a buffer of the session was reallocated. */
 void cuda_graphs_drop(cuda_work *w);
-/* Makes *p at least `bytes` of pinned memory. If it is reallocated, its content is lost. */
+/* Reallocates *p if it has less than `bytes` of pinned memory; its content is then lost. */
 int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e);
 
 /* ---- cuda_forward.c */

@@ -1,10 +1,11 @@
 /*
  * cuda_kernels.cu - the kernels between the matrix products: embedding, norms, rope, the KV pool,
- * activation, the head and draws; and those that the probes use.
+ * activation, the head and draws; and the kernels that the probes use.
  *
- * All are bound by memory bandwidth: a block or warp per row, neighbouring threads on neighbouring
- * columns, steps fused so that a row is read once. Invariant: a row's result depends on that row
- * alone, summed in an order fixed by the model's shape: block sizes never depend on the batch.
+ * Memory bandwidth limits all of these kernels. So a block or warp computes one row, neighbouring
+ * threads read neighbouring columns, and steps are fused so that a row is read once. Invariant: a
+ * row's result depends on that row alone, and the model's shape fixes the order of its sums: block
+ * sizes never depend on the batch.
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -12,7 +13,7 @@
 
 enum {
     ROW_THREADS = 256,
-    NORM_THREADS = 256, /* threads per row up to 4,096 columns; wider rows take up to NORM_MOST */
+    NORM_THREADS = 256, /* threads per row of up to 4,096 columns; wider rows use up to NORM_MOST */
     NORM_MOST = 1024,
     TOP_THREADS = 1024,          /* threads per row of k_top and k_draw */
     TOP_LOADS = 8,               /* loads that a thread has in flight */
@@ -35,7 +36,7 @@ static unsigned ceil_div(size_t n, size_t by) {
 
 /* ---- embedding and angles -------------------------------------------------------------------- */
 
-/* One block per row; a thread converts two adjacent columns at a time. */
+/* Embeds one row per block; a thread converts two adjacent columns at a time. */
 __global__ void embed(const int32_t *tokens, const __nv_bfloat16 *table, float scale, int n,
                       float *x) {
     size_t row = blockIdx.x;
@@ -54,7 +55,7 @@ cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, i
     return cudaGetLastError();
 }
 
-/* In double, as on the CPU: at large positions the angle is thousands of radians. */
+/* Computes in double, as on the CPU: at large positions the angle is thousands of radians. */
 __global__ void angles(const int32_t *positions, const float *frequencies, int half,
                        float magnitude, size_t count, float *out) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -78,8 +79,8 @@ cudaError_t k_angles(const int32_t *positions, const float *frequencies, int hal
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* Of a row, thread t holds four adjacent columns in each of PIECES pieces: piece p starts at column
- * 4 * (t + p * threads). */
+/* Loads four adjacent columns of a row. Thread t holds four columns in each of PIECES pieces: piece
+ * p starts at column 4 * (t + p * threads). Columns past the end of the row are 0. */
 __device__ __forceinline__ float4 columns_load(const float *x, int column, int n) {
     return column < n ? *reinterpret_cast<const float4 *>(x + column) : make_float4(0, 0, 0, 0);
 }
@@ -99,7 +100,7 @@ __device__ __forceinline__ float row_scale(const float4 (&x)[PIECES], int n, flo
     return 1.0f / sqrtf(block_sum(sum, sums) / n + eps);
 }
 
-/* One block per row; the row stays in registers between its one load and its one store. */
+/* Norms one row per block. The row stays in registers between its only load and its only store. */
 template <int PIECES>
 __global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(norm_args a) {
     __shared__ float sums[NORM_MOST / 32];
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(n
 }
 
 cudaError_t k_norm(const norm_args *args, cudaStream_t stream) {
-    /* one piece per thread if the row is narrow, else up to four */
+    /* narrow rows: one piece per thread; wide rows: four */
     unsigned warps = ceil_div(static_cast<size_t>(args->n), 4 * 32);
     if (warps <= NORM_THREADS / 32) {
         norm<1><<<args->rows, warps * 32, 0, stream>>>(*args);
@@ -161,8 +162,8 @@ __device__ __forceinline__ float2 pair_load(const float *x, int column, int d) {
 }
 
 /* Applies rope to columns `column` and column + 1 of a head, whose values are `own`. Columns from
- * `turned` on are not rotated. x [d] is the whole head, for models that pair a column with the one
- * half of rope_dims away. */
+ * `turned` on are not rotated. x [d] is the whole head, read by models that pair column i with
+ * column i + rope_dims / 2. */
 __device__ __forceinline__ float2 turn(const qkv_args &a, const float *angles, const float *x,
                                        int column, int turned, float2 own) {
     int half = a.rope_dims / 2;
@@ -184,8 +185,8 @@ __device__ __forceinline__ float2 turn(const qkv_args &a, const float *angles, c
     return make_float2(out[0], out[1]);
 }
 
-/* Returns where to store a head of a row: in q's buffer or in the KV pool; null for k and v of a
- * padding row, which are not stored. */
+/* Returns where to store a head of a row: q goes to its buffer, k and v go to the KV pool. Returns
+ * null for k and v of a padding row, which are not stored. */
 __device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t row, int head,
                                                      bool is_q, bool is_v) {
     if (is_q)
@@ -198,8 +199,8 @@ __device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t r
            ((kv_head * 2 + (is_v ? 1 : 0)) * ATTEND_BLOCK + slot % ATTEND_BLOCK) * a.d;
 }
 
-/* One warp per head of a row. A lane holds two adjacent columns in each of PIECES pieces of
- * HEAD_PIECE columns; all loads are issued before the first value is used. */
+/* Computes one head of a row per warp. A lane holds two adjacent columns in each of PIECES pieces
+ * of HEAD_PIECE columns. All loads are issued before the first value is used. */
 template <int PIECES> __global__ void __launch_bounds__(HEAD_WARPS * 32) qkv_finish(qkv_args a) {
     __shared__ float heads[HEAD_WARPS][PIECES * HEAD_PIECE];
     int warp = threadIdx.x / 32, first = threadIdx.x % 32 * 2, all = a.heads + 2 * a.kv_heads;
@@ -263,7 +264,7 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* One block copies the keys or the values of one kv head; the first `tokens` positions are
+/* Copies the keys or the values of one kv head per block. The first `tokens` positions are
  * contiguous. */
 __global__ void copy_slots(const slot_copy *copies, uint16_t *kv, size_t block_elements, int d) {
     slot_copy c = copies[blockIdx.x];
@@ -303,7 +304,7 @@ __device__ __forceinline__ uint32_t activate_pair(uint32_t gate, uint32_t up, bo
     return pack_bf16(a * u.x, b * u.y);
 }
 
-/* Eight adjacent columns per thread: 16 bytes of each matrix. */
+/* Computes eight adjacent columns per thread: 16 bytes of gate, of up and of h. */
 __global__ void activate(const uint16_t *gate_up, int ffn, bool gelu, uint16_t *h) {
     int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * 8;
     if (i >= ffn)
@@ -354,7 +355,7 @@ __device__ float capped(float x, float cap) {
     return cap > 0 ? cap * tanhf(x / cap) : x;
 }
 
-/* One warp per item: the logit of one token for one row. */
+/* Computes one item per warp: the logit of one token for one row. */
 __global__ void head_ids(const head_item *items, int count, const float *x,
                          const __nv_bfloat16 *head, int n, float cap, float *out) {
     int item = static_cast<int>(blockIdx.x) * HEAD_WARPS + static_cast<int>(threadIdx.x / 32),
@@ -393,7 +394,8 @@ cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* A token with its logit. Order: descending value, then ascending id. */
+/* A token with its logit. Candidates are in descending order of value, then ascending order of
+ * id. */
 struct candidate {
     float value;
     int32_t id;
@@ -412,8 +414,8 @@ __device__ candidate warp_first(candidate best) {
     return best;
 }
 
-/* values[i] = logits[at + i * TOP_THREADS], -infinity past the row's end; all loads are issued
- * before the first value is used. */
+/* Sets values[i] to logits[at + i * TOP_THREADS], or to -infinity past the row's end. All loads are
+ * issued before the first value is used. */
 __device__ __forceinline__ void logits_load(const float *logits, int at, int vocab,
                                             float values[TOP_LOADS]) {
 #pragma unroll
@@ -448,8 +450,8 @@ __device__ candidate row_next(const float *logits, int vocab, candidate last, ca
     return best;
 }
 
-/* One block per row, with the most threads a block can have: there are fewer rows than
- * multiprocessors. */
+/* Finds the k largest logits of one row per block. A block has the maximum number of threads, since
+ * there are fewer rows than multiprocessors. */
 __global__ void __launch_bounds__(TOP_THREADS)
     top(const float *logits, int vocab, int k, float *values, int32_t *ids) {
     __shared__ candidate warps[TOP_THREADS / 32];
@@ -486,8 +488,8 @@ __device__ __forceinline__ int32_t id_at(uint64_t place) {
     return static_cast<int32_t>(~static_cast<uint32_t>(place));
 }
 
-/* Bitonic sort of places[0..n) in descending order, by all threads of the block; n is a power of
- * two. */
+/* Sorts places[0..n) in descending order, by a bitonic sort that uses all threads of the block; n
+ * is a power of two. */
 __device__ void places_sort(uint64_t *places, unsigned n) {
     for (unsigned run = 2; run <= n; run *= 2) {
         for (unsigned step = run / 2; step > 0; step /= 2) {
@@ -505,7 +507,8 @@ __device__ void places_sort(uint64_t *places, unsigned n) {
     }
 }
 
-/* Returns the sum over the block in thread 0; its barrier is a barrier of the block. */
+/* Returns the sum over the block in thread 0. All threads of the block must call it: it contains a
+ * block barrier. */
 __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
     for (int step = 16; step > 0; step /= 2)
         weight += __shfl_xor_sync(WARP_ALL, weight, step);
@@ -518,10 +521,11 @@ __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
     return weight;
 }
 
-/* One block per row. The k-th largest of the threads' own maxima is a lower bound of the row's k-th
- * largest value. Usually few candidates reach that bound: they are gathered in shared memory, while
- * the weights are summed, and sorted. If they exceed DRAW_ROOM, the k largest are found one by one,
- * as in `top`. */
+/* Finds the k largest logits and the total weight of one row per block. The k-th largest of the
+ * threads' own maxima is a lower bound of the row's k-th largest value. Usually few candidates
+ * reach this bound. They are gathered in shared memory while the weights are summed, and then
+ * sorted. If there are more than DRAW_ROOM of them, the k largest are found one by one, as in
+ * `top`. */
 __global__ void __launch_bounds__(TOP_THREADS)
     draw(const float *logits, int vocab, int k, const float *temperatures, drawn *out) {
     __shared__ uint64_t places[DRAW_ROOM];

@@ -1,11 +1,13 @@
 /*
  * cuda_kernels_int.h - this project's own CUDA kernels as C functions that enqueue them.
  *
- * Each function enqueues on `stream` and returns the status of the launch. Pointers are device
- * memory unless a comment says otherwise; bf16 values are stored as uint16_t. Invariant: the result
- * for a row or query depends on that row or query alone, operation by operation (compiled with
- * -fmad=false, sums in a fixed order, no floating-point atomics), so bits do not depend on the
- * batch. Matrices are row-major; n, d and widths are multiples of 8.
+ * Each function enqueues its kernel on `stream` and returns the status of the launch. Pointers are
+ * device memory unless a comment says otherwise; bf16 values are stored as uint16_t. Matrices are
+ * row-major; n, d and widths are multiples of 8.
+ *
+ * Invariant: the result for a row or query depends on that row or query alone, so bits do not
+ * depend on the batch. For this, the kernels are compiled with -fmad=false, sum in a fixed order
+ * and use no floating-point atomics.
  *
  *   KV pool   per block and layer: [kv_heads][2: keys, values][32][d] bf16, keys after rope
  */
@@ -29,8 +31,9 @@ cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, i
 cudaError_t k_angles(const int32_t *positions, const float *frequencies, int half, float magnitude,
                      int rows, float *angles, cudaStream_t stream);
 
-/* RMS norm between two products: with a branch, first x += norm(branch) * branch_weight; then
- * out = bf16(norm(x) * weight), and with `in_place` x is set to the same values in f32. */
+/* Arguments of the RMS norm between two products. With a branch, first
+ * x += norm(branch) * branch_weight. Then out = bf16(norm(x) * weight). With `in_place`, x is set
+ * to the same values in f32. */
 typedef struct norm_args {
     float *x;                            /* [rows, n] */
     const float *branch, *branch_weight; /* [rows, n], [n]; NULL: no branch */
@@ -60,20 +63,21 @@ typedef struct qkv_args {
 } qkv_args;
 cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream);
 
-/* Runs `count` copies for one layer, all at once: none may read or write what another writes. */
+/* Runs `count` copies for one layer concurrently: no copy may read or write what another copy
+ * writes. */
 cudaError_t k_copy(const slot_copy *copies, int count, uint16_t *kv, size_t block_elements,
                    int kv_heads, int d, cudaStream_t stream);
 
-/* Attention for tasks of one level and width (attend_plan_int.h). A score is q·k * scale,
- * soft-capped if cap > 0; a window > 0 limits each query to the last `window` positions, its own
- * included. */
+/* Arguments of attention for tasks of one level and width (attend_plan_int.h). A score is
+ * q·k * scale, soft-capped if cap > 0. A window > 0 limits each query to the last `window`
+ * positions, which include its own. */
 typedef struct attend_args {
     const uint16_t *q;  /* [rows, heads * d] */
     const uint16_t *kv; /* the pool, offset to this layer */
     size_t block_elements;
     const attend_task *tasks;
     int count;                /* number of tasks, padding included */
-    bool wide;                /* tasks of up to ATTEND_WIDE queries, else up to ATTEND_NARROW */
+    bool wide;                /* at most ATTEND_WIDE queries per task; false: ATTEND_NARROW */
     const int32_t *blocks;    /* block ids, indexed by attend_task.blocks_at */
     const int32_t *positions; /* [rows] */
     const int32_t *states;    /* [rows]: the state of the row's chunk 0, or -1 */
@@ -84,7 +88,7 @@ typedef struct attend_args {
     float scale, cap;
 } attend_args;
 bool k_attend_fits(int d); /* true if there is a kernel for head dimension d */
-/* Raises the kernels' limit of shared memory; call once per process and device, before k_attend. */
+/* Raises the kernels' limit of shared memory. Call once per process and device, before k_attend. */
 cudaError_t k_attend_prepare(int d);
 cudaError_t k_attend(const attend_args *args, cudaStream_t stream);
 
@@ -105,8 +109,8 @@ cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int r
 cudaError_t k_head_ids(const head_item *items, int count, const float *x, const uint16_t *head,
                        int n, float cap, float *out, cudaStream_t stream);
 cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream);
-/* Per row of logits[rows, vocab]: the `k` largest values and their ids, in descending order; equal
- * values by ascending id. */
+/* Finds the `k` largest values of each row of logits[rows, vocab], and their ids. They are in
+ * descending order of value; equal values are in ascending order of id. */
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
                   cudaStream_t stream);
 
@@ -118,13 +122,14 @@ typedef struct drawn {
     float values[DRAWN_MOST];
     int32_t ids[DRAWN_MOST];
 } drawn;
-/* Per row of logits[rows, vocab]: the `k` largest in k_top's order, and the weight of the whole row
- * at temperatures[row]. 1 <= k <= min(DRAWN_MOST, vocab), else cudaErrorInvalidValue. */
+/* Finds the `k` largest values of each row of logits[rows, vocab], in k_top's order, and the total
+ * weight of the row at temperatures[row]. Returns cudaErrorInvalidValue unless 1 <= k <=
+ * min(DRAWN_MOST, vocab). */
 cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
                    drawn *out, cudaStream_t stream);
 
-/* For probes and benchmarks: sets x[i] to a value uniform in [-scale/2, scale/2), a function of i
- * and seed. */
+/* For probes and benchmarks: sets x[i] to a uniform value in [-scale/2, scale/2) that depends only
+ * on i and seed. */
 cudaError_t k_random(uint16_t *x, size_t count, uint64_t seed, float scale, cudaStream_t stream);
 /* *differing += number of i < count with a[i] != b[i] */
 cudaError_t k_differ(const uint16_t *a, const uint16_t *b, size_t count, unsigned *differing,

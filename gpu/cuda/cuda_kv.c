@@ -1,16 +1,20 @@
 /*
  * cuda_kv.c - a session's KV blocks: those on the card, and the rest in pinned host memory.
  *
- * The scheduler numbers `blocks` blocks; the card holds `slots` of them. If slots are fewer, a
- * part's blocks are copied in before it runs, and the next part's, as far as they are known, while
- * it runs. The blocks worth least are evicted, by the retention rule of the disk cache (how often a
- * block is wanted against how long it was unused; here all have the same size and cost). An evicted
- * block that nothing owns any more is dropped; others are copied to host memory until they are
- * needed again. Blocks read from and written to the store also go through pinned memory. All copies
- * are enqueued on one stream, in order: once a slot or page has been copied out, a later copy may
- * overwrite it. Invariants: a block is on the card, in host memory, or never written; at most one
- * part runs at a time; while it runs, a slot that it uses is evicted only after the copy stream was
- * made to wait for its end.
+ * The scheduler numbers `blocks` blocks; the card holds `slots` of them. If there are fewer slots
+ * than blocks, a part's blocks are copied to the card before the part runs. Known blocks of the
+ * next part are copied while the part runs. The blocks with the lowest worth are evicted. The worth
+ * follows the retention rule of the disk cache: it depends on how often a block is wanted and how
+ * long it was unused. (Here all blocks have the same size and cost.)
+ *
+ * An evicted block that nothing owns any more is dropped. Other evicted blocks are copied to host
+ * memory until they are needed again. Blocks read from and written to the store also go through
+ * pinned memory. All copies are enqueued on one stream, in order: once a slot or page has been
+ * copied out, a later copy may overwrite it.
+ *
+ * Invariants: a block is on the card, in host memory, or never written. At most one part runs at a
+ * time. A slot that the running part uses is evicted only after the copy stream was made to wait
+ * for the end of the part.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +34,8 @@ static uint16_t *slot_at(const cuda_kv *kv, int32_t slot) {
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
 
-/* Allocates up to `most` slots, an eighth fewer after each failed attempt, at least `least`. */
+/* Allocates at most `most` slots. After each failed attempt, tries an eighth fewer, down to
+ * `least`. */
 static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
     cudaError_t status = cudaErrorMemoryAllocation;
     for (int slots = most; slots >= least; slots = slots - BASE_MAX(slots / 8, 1)) {
@@ -66,7 +71,8 @@ static cudaError_t copy_stream_new(cuda_kv *kv) {
 
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots,
                 err *e) {
-    /* growing needs memory for the old and the new pool: start at most at a quarter, or with all */
+    /* growing needs memory for the old and the new pool: start with a quarter at most, or with
+     * all */
     int most = BASE_MIN(size->blocks, size->device_blocks);
     int first = size->likely_blocks > most / 4 ? most : BASE_MAX(size->likely_blocks, least_slots);
     kv->blocks = size->blocks;
@@ -89,7 +95,7 @@ static int32_t *numbers(int count) {
     return list;
 }
 
-/* Starts with every slot taken by the block of its number. */
+/* Begins paging: every slot holds the block of the same number. */
 static void paging_begin(cuda_kv *kv) {
     size_t slots = (size_t)kv->slots;
     kv->paged = true;
@@ -107,11 +113,13 @@ static void paging_begin(cuda_kv *kv) {
     kv->host.budget = kv->blocks - kv->slots;
     for (int32_t i = 0; i < kv->slots; i++) {
         kv->slot_of[i] = kv->block_in[i] = i;
-        kv->trip_of[i] = kv->trips; /* not recorded before paging, so assume the last */
+        /* trips were not recorded before paging, so assume the last trip */
+        kv->trip_of[i] = kv->trips;
     }
 }
 
-/* Grows the pool to kv->most slots, keeping its content; no change if memory is short. */
+/* Grows the pool to kv->most slots and keeps its content. If memory is short, the pool stays as it
+ * is. */
 static cudaError_t pool_grow(cuda_kv *kv) {
     uint16_t *old = kv->pool;
     int slots = kv->slots;
@@ -264,8 +272,8 @@ static cudaError_t trip_end(cuda_kv *kv) {
     return cudaEventRecord(kv->ended[kv->trips % CUDA_TRIPS], kv->copy);
 }
 
-/* The events of old trips are reused. For such a trip the oldest one that still has an event is
- * awaited: it ends later. */
+/* Makes the stream wait for the needed trip. Events of old trips are reused: for such a trip, the
+ * stream waits for the oldest trip that still has its event, which ends later. */
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream) {
     uint64_t trip = kv->paged ? kv->needed : kv->trips;
     uint64_t known = kv->trips > CUDA_TRIPS ? kv->trips - CUDA_TRIPS + 1 : 1;
@@ -299,7 +307,8 @@ static cudaError_t part_await(cuda_kv *kv) {
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* Score by the retention rule of the disk cache; blocks without an owner are evicted first. */
+/* Returns the worth of the block by the retention rule of the disk cache. Blocks without an owner
+ * are evicted first. */
 static double block_worth(const cuda_kv *kv, int32_t block, uint64_t unused) {
     int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, block) : 0;
     return wanted < 0 ? -INFINITY : retention_score(wanted, 1, (double)unused, (double)kv->slots);
@@ -310,8 +319,8 @@ static int by_rank(const void *a, const void *b) {
     return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : x->slot - y->slot;
 }
 
-/* True if the slot's block may be evicted now: not if it is used at the current clock, or by a
- * running part that the copy stream does not wait for. */
+/* True if the slot's block may be evicted now. A block that is used at the current clock may not,
+ * nor a block of a running part that the copy stream does not wait for. */
 static bool may_empty(const cuda_kv *kv, int32_t slot) {
     return kv->block_in[slot] >= 0 && kv->used[slot] != kv->clock &&
            (kv->copy_waits || !in_flight(kv, slot));
@@ -328,9 +337,10 @@ static void slots_rank(cuda_kv *kv) {
     qsort(kv->victims, (size_t)kv->nvictims, sizeof *kv->victims, by_rank);
 }
 
-/* Returns the slot whose block is worth least, if it is worth less than `below`; else -1. A ranking
- * stays valid for slots that were not used since, except that some blocks may be wanted less now,
- * so it serves for up to 1/32 of the slots. `again`: rank all slots anew once that is used up. */
+/* Returns the slot of the block with the lowest worth, if it is below `below`; otherwise returns
+ * -1. One ranking serves for up to 1/32 of the slots. Slots used since are skipped; a block that
+ * is wanted less by now may be ranked too high. `again`: rank anew if the old ranking gives no
+ * slot. */
 static int32_t victim_find(cuda_kv *kv, double below, bool again) {
     int most = kv->slots / 32 + 1;
     for (int round = 0; round <= again; round++) {
@@ -369,8 +379,8 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     return cudaSuccess;
 }
 
-/* Frees the slot of the block that is worth least, if below `below`; *found tells whether there was
- * one. */
+/* Frees the slot of the block with the lowest worth, if it is below `below`. Sets *found to true if
+ * there was such a slot. */
 static cudaError_t slot_free(cuda_kv *kv, double below, bool *found) {
     int32_t slot = victim_find(kv, below, true);
     *found = slot >= 0;
@@ -379,7 +389,7 @@ static cudaError_t slot_free(cuda_kv *kv, double below, bool *found) {
 
 /* ---- paging ---------------------------------------------------------------------------------- */
 
-/* Puts the block into a free slot; with `content`, copies its content there if a page holds it. */
+/* Puts the block into a free slot. With `content`, copies its content there if a page holds it. */
 static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
     int32_t slot = kv->free_slots[--kv->nfree];
     cudaError_t status = cudaSuccess;
@@ -400,7 +410,8 @@ static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
     return status;
 }
 
-/* Puts the block into a slot if it is in none, evicting another if needed; no part is running. */
+/* Puts the block into a slot unless it is already in one; evicts another block if needed. No part
+ * may be running. */
 static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
     if (kv->slot_of[block] >= 0) {
         kv->used[kv->slot_of[block]] = kv->clock;
@@ -409,11 +420,12 @@ static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
     bool found = kv->nfree > 0;
     cudaError_t status = found ? cudaSuccess : slot_free(kv, INFINITY, &found);
     if (status == cudaSuccess && !found)
-        return cudaErrorMemoryAllocation; /* more blocks than slots: broke the caller's contract */
+        /* the caller asked for more blocks than there are slots */
+        return cudaErrorMemoryAllocation;
     return status == cudaSuccess ? block_place(kv, block, content) : status;
 }
 
-/* Protects those of the blocks that are on the card from eviction at the current clock. */
+/* Protects the listed blocks that are on the card from eviction at the current clock. */
 static void resident_touch(cuda_kv *kv, const int32_t *blocks, size_t n) {
     for (size_t i = 0; i < n; i++) {
         int32_t slot = kv->slot_of[blocks[i]];
@@ -444,15 +456,17 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
 
 /* ---- prefetching ----------------------------------------------------------------------------- */
 
-/* Blocks per prefetch trip: small, so that a part that needs one of them waits for few others. */
+/* Blocks per prefetch trip. A part that needs one block of a trip waits for the whole trip, so
+ * trips are small. */
 enum { TRIP_BLOCKS = 8 };
 
-/* True if the clock has moved little since `since` (0: never): a failed search is not repeated. */
+/* True if the clock has moved little since `since`: what failed then is not tried again yet.
+ * `since` 0: it never failed. */
 static bool is_soon(const cuda_kv *kv, uint64_t since) {
     return since > 0 && kv->clock - since <= (uint64_t)kv->slots / 32;
 }
 
-/* Like slot_free, but does not exceed the budget of host memory. */
+/* Like slot_free, but allocates no pages beyond the budget of host memory. */
 static cudaError_t slot_free_in_budget(cuda_kv *kv, double below, bool *found) {
     if (pages_used_up(kv) && !is_soon(kv, kv->host.reclaimed))
         pages_reclaim(kv);
@@ -466,8 +480,8 @@ static cudaError_t slot_free_in_budget(cuda_kv *kv, double below, bool *found) {
     return slot_empty(kv, slot);
 }
 
-/* Copies in the blocks of the list that are not on the card, until no slot can be freed; *left
- * tells whether some remain. Without `sure`, only blocks that have content. */
+/* Copies the blocks of the list to the card that are not there, until no slot can be freed. Sets
+ * *left to true if some remain. Without `sure`, copies only blocks that have content. */
 static cudaError_t blocks_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure,
                                    bool *left) {
     cudaError_t status = cudaSuccess;
@@ -508,14 +522,15 @@ cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool 
     kv->clock++;
     resident_touch(kv, blocks, n);
     cudaError_t status = blocks_prefetch(kv, blocks, n, sure, &left);
-    if (status == cudaSuccess && sure && left) { /* take the running part's slots once it ended */
+    if (status == cudaSuccess && sure && left) { /* use the running part's slots after its end */
         status = trip_end(kv);
         status = status == cudaSuccess ? part_await(kv) : status;
         status = status == cudaSuccess ? blocks_prefetch(kv, blocks, n, true, &left) : status;
     } else if (status == cudaSuccess && !sure) {
         status = spare_slots_free(kv, spare);
     }
-    if (status == cudaErrorMemoryAllocation) { /* of the host: the next part brings the rest */
+    /* host memory is short: the next part brings the rest */
+    if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         status = cudaSuccess;
     }
@@ -524,7 +539,8 @@ cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool 
 
 /* ---- blocks from and to the store ------------------------------------------------------------ */
 
-/* Copies pinned memory to the block, as a trip of its own, and records `left` after it. */
+/* Copies pinned memory to the block, as a trip of its own. Records the event `left` after the
+ * copy. */
 static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
     cudaError_t status = cuda_kv_reach(kv, block);
     if (status == cudaSuccess && kv->paged) {
@@ -545,7 +561,8 @@ static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cu
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in) {
     int stage = kv->stage;
     kv->stage = (stage + 1) % CUDA_STAGES;
-    cudaError_t status = cudaEventSynchronize(kv->staged[stage]); /* the buffer's last copy */
+    /* waits for the buffer's last copy */
+    cudaError_t status = cudaEventSynchronize(kv->staged[stage]);
     if (status != cudaSuccess)
         return status;
     memcpy(kv->stages[stage], in, block_bytes(kv));
@@ -573,8 +590,9 @@ cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block) {
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
     if (kv->paged && kv->slot_of[block] < 0) {
         if (!has_content(kv, block))
-            return cudaErrorInvalidValue;                     /* never written */
-        cudaError_t status = cudaStreamSynchronize(kv->copy); /* its copy to host memory */
+            return cudaErrorInvalidValue; /* never written */
+        /* waits for its copy to host memory */
+        cudaError_t status = cudaStreamSynchronize(kv->copy);
         memcpy(out, page_at(kv, kv->host.page_of[block]), block_bytes(kv));
         return status;
     }

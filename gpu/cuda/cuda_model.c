@@ -159,7 +159,7 @@ static float *floats_send(loader *l, const float *values, int n) {
     return out;
 }
 
-/* Loads a vector of n values from the named tensors, concatenated; without a file, all ones. */
+/* Loads a vector of n values: the named tensors, concatenated. Without a file, all values are 1. */
 static float *vector_load(loader *l, int layer, const char *const *names, int count, int n) {
     float *values = mem_alloc(sizeof *values * (size_t)n);
     for (int i = 0; i < n; i++)
@@ -281,7 +281,8 @@ int cuda_load(llm_engine *engine, hash128 *digest, err *e) {
     if (code != 0)
         return code;
     model_read(&l);
-    check(&l, cudaDeviceSynchronize(), "loading the model"); /* also the vectors' default stream */
+    /* includes the default stream, which copies vectors */
+    check(&l, cudaDeviceSynchronize(), "loading the model");
     cudaFreeHost(l.stage);
     return l.code;
 }

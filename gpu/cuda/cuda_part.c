@@ -3,9 +3,9 @@
  * buffer that is sent to the card.
  *
  * A pass is split where its rows exceed the buffers or its blocks exceed the slots. Parents come
- * before their children in a pass, so the KV that a part reads is there. The split does not change
+ * before their children in a pass, so the KV that a part reads exists. The split does not change
  * any bit, since no kernel's result depends on the batch. Invariant: in a part that may run as a
- * graph, counts are padded to a few sizes, offsets of arrays follow from these counts alone, and
+ * graph, counts are padded to a few sizes, offsets of arrays depend only on these counts, and
  * padding has no effect: tasks without queries, rows whose k and v are not stored.
  */
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static void marks_begin(cuda_work *w) {
     w->nused = 0;
 }
 
-/* Marks row i's blocks, except those that the row before it has marked: with the same table, all
- * but its last one. */
+/* Marks row i's blocks. If the previous row has the same table, skips the blocks before that row's
+ * last block, which are already marked. */
 static void row_mark(cuda_work *w, const pass *p, int first, int i) {
     const pass_row *row = &p->rows[i], *before = i > first ? row - 1 : NULL;
     bool same = before != NULL && before->table == row->table;
@@ -85,7 +85,7 @@ static void wants_reserve(cuda_work *w, int n) {
     }
 }
 
-/* What a want of the whole vocabulary returns: the top k, the input of a draw, or all logits. */
+/* The result of a want of the whole vocabulary: the top k, the input of a draw, or all logits. */
 typedef enum whole_kind { WHOLE_TOP, WHOLE_DRAW, WHOLE_RAW, WHOLE_KINDS } whole_kind;
 
 static whole_kind kind_of(const pass_want *want) {
@@ -124,8 +124,8 @@ static void wants_find(cuda_work *w, cuda_part *part) {
 
 /* ---- rows and copies by slots ---------------------------------------------------------------- */
 
-/* Returns the end of the run of rows that share row i's table; *blocks is the number of blocks that
- * the longest of them needs. */
+/* Returns the end of the run of rows that share row i's table. Sets *blocks to the number of blocks
+ * that the longest of these rows needs. */
 static int table_run(const cuda_part *part, int i, int *blocks) {
     const pass_row *rows = part->p->rows + part->first;
     int end = i;
@@ -174,8 +174,8 @@ static void rows_plan(cuda_work *w, const cuda_part *part) {
     }
 }
 
-/* Collects in w->copies the copies whose target block the part uses, and marks their source blocks,
- * which may be targets of earlier copies. Returns their number. */
+/* Collects in w->copies the copies whose target block the part uses. Marks their source blocks,
+ * which may be targets of earlier copies. Returns the number of copies. */
 static int copies_find(cuda_work *w, const cuda_part *part) {
     const pass *p = part->p;
     int n = 0;
@@ -187,7 +187,7 @@ static int copies_find(cuda_work *w, const cuda_part *part) {
             w->copies[n++] = (slot_copy){copy->from, copy->to, copy->tokens};
         }
     }
-    for (int i = 0; i < n / 2; i++) { /* they were found backwards: restore the order */
+    for (int i = 0; i < n / 2; i++) { /* they were found in reverse order */
         slot_copy other = w->copies[i];
         w->copies[i] = w->copies[n - 1 - i];
         w->copies[n - 1 - i] = other;
@@ -213,7 +213,7 @@ static int padded(int n, bool graph) {
     return graph && n > 0 ? size : n;
 }
 
-/* The work of the tasks, in blocks that they process. */
+/* Returns the number of blocks that the tasks process, which measures their work. */
 static long tasks_blocks(const attend_list *tasks) {
     long n = 0;
     for (int i = 0; i < tasks->count; i++)
@@ -221,8 +221,9 @@ static long tasks_blocks(const attend_list *tasks) {
     return n;
 }
 
-/* Sets the launch sizes. If a level's narrow tasks are no more work than its wide ones, they join
- * the wide launch and run at the same time; a task's result is the same. */
+/* Sets the launch sizes. If a level's narrow tasks process at most as many blocks as its wide
+ * tasks, the narrow tasks join the wide launch and run at the same time. A task's result is the
+ * same in both launches. */
 static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->levels = plan->levels;
     for (int l = 0; l < plan->levels; l++) {
@@ -234,7 +235,7 @@ static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->merges = padded(plan->nmerges, graph);
 }
 
-/* Reserves `bytes` in the buffer, 256-aligned; returns their offset. */
+/* Reserves `bytes` in the buffer, rounded up to a multiple of 256. Returns their offset. */
 static size_t place(size_t *end, size_t bytes) {
     size_t at = *end;
     *end = (at + bytes + 255) / 256 * 256;
@@ -252,8 +253,8 @@ static void attend_place(const attend_plan *plan, const attend_shape *s, int row
     at->blocks = place(end, sizeof(int32_t) * (size_t)plan->nblocks);
 }
 
-/* The arrays that graphs read come first, and the list of blocks, whose length varies, after all
- * others of them: their offsets depend on the shape alone. */
+/* Lays out the part's buffer. The arrays that graphs read come first. Of these arrays, the list of
+ * blocks is last, since its length varies. So the arrays' offsets depend only on the shape. */
 static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
     part_layout *at = &part->at;
     size_t end = 0, rows = sizeof(int32_t) * (size_t)part->shape.rows;

@@ -14,14 +14,15 @@ enum {
     LEAST_ROWS = 64,
     ROW_CHUNKS = 2 /* states per row: enough that rows of up to 2 chunks never split a pass */
 };
-/* Device memory left free for the library's kernels, graphs, and other programs. */
+/* Device memory that is left free for the library's kernels, graphs and other programs. */
 static const size_t SPARE_BYTES = (size_t)256 << 20;
 
 static int round_rows(int rows) {
     return (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
 }
 
-/* A device buffer of a session: its pointer, and its bytes per row, per state, and fixed. */
+/* A device buffer of a session: its pointer, and its size as bytes per row, bytes per state and a
+ * fixed number of bytes. */
 typedef struct device_buffer {
     void **at;
     size_t per_row, per_state, fixed;
@@ -118,7 +119,7 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
                      : cuda_check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking),
                                   "a stream", e);
     code = code != 0 ? code : buffers_fit(w, size->rows, e);
-    /* the blocks of a sequence of the whole context should be on the card together */
+    /* the blocks of a sequence that fills the context should fit on the card together */
     int least = engine->config.context / LLM_BLOCK_TOKENS + 2;
     code = code != 0 ? code : cuda_kv_new(&w->kv, &engine->config, size, BASE_MIN(least, 256), e);
     if (code != 0) {
