@@ -10,7 +10,7 @@
 
 #include "engine/engine_int.h"
 
-/* Default of kv_memory in main memory; a backend with its own memory sets another. */
+/* Default size of KV memory; a backend with memory of its own sets another default. */
 static const size_t KV_DEFAULT_BYTES = (size_t)1 << 30;
 
 static int usable_threads(const llm_engine_options *options) {
@@ -20,7 +20,7 @@ static int usable_threads(const llm_engine_options *options) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? BASE_MAX(CPU_COUNT(&set), 1) : 1;
 }
 
-/* The backends in this build that a device name selects, best first. Returns their number. */
+/* Lists the backends in this build that a device name selects, best first. Returns their number. */
 static int backends_for(const llm_engine_options *options, const llm_backend *out[2]) {
     const char *device = options->device != NULL ? options->device : "auto";
     int n = 0;
@@ -43,7 +43,7 @@ static int backends_for(const llm_engine_options *options, const llm_backend *ou
     return n;
 }
 
-/* The token that ends an answer in completion format: the last one of "\n", or -1. */
+/* Returns the token that ends an answer in completion format: the last token of "\n", or -1. */
 static llm_token newline_token(const llm_engine *engine) {
     llm_token *tokens = NULL;
     size_t count = 0, cap = 0;
@@ -53,7 +53,8 @@ static llm_token newline_token(const llm_engine *engine) {
     return id;
 }
 
-/* *again: the side file's facts were wrong and have been corrected; open once more. */
+/* Sets *again if opening failed because the side file's facts were wrong. They have been corrected,
+ * so the caller opens once more. */
 static int open_once(const llm_backend *backend, const llm_engine_options *options,
                      llm_engine **out, bool *again, err *e) {
     double start = clock_ms();

@@ -90,7 +90,7 @@ typedef struct llm_model_info {
     hash128 weights;     /* of all bytes of the file */
     hash128 fingerprint; /* of all that determines bits: file, precision, libraries, KV type */
     double prefill_tok_s, decode_tok_s; /* measured on this machine; 0: not yet measured */
-    double load_ms; /* time of opening; reading the weights is in llm_figures.load_ms */
+    double load_ms; /* time of opening; llm_figures.load_ms adds the time of reading the weights */
 } llm_model_info;
 
 /* Opens a model. ERR_IO; ERR_CORRUPT: the file is damaged; ERR_UNSUPPORTED: the message names the
@@ -110,7 +110,7 @@ bool llm_engine_outdated(const llm_engine *engine);
 bool llm_engine_is_current(const llm_engine *engine);
 
 /* How a prompt's text is wrapped. `before` and `after` enclose the prompt's body and may hold
- * control tokens. An answer literal follows `after`, with `answer_lead` between the two. */
+ * control tokens. An answer follows `after` and `answer_lead`. */
 typedef struct llm_template {
     const char *name;  /* "completion", "chatml", … */
     str before, after; /* completion: "" and "answer:" */
@@ -118,8 +118,8 @@ typedef struct llm_template {
     bool chat;
 } llm_template;
 
-/* The template of a format. AUTO: the model's default_format. CHAT: completion, if the model's chat
- * family is unknown. Never NULL. */
+/* Returns the template of a format; never NULL. AUTO: of the model's default_format. CHAT: the
+ * completion template if the model's chat family is unknown. */
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format);
 
 /* ---- spans ----------------------------------------------------------------------------------- */
@@ -135,12 +135,13 @@ typedef enum llm_span_kind {
 typedef struct llm_span llm_span;
 
 /* Tokenizes `text` by itself. Only in a TEMPLATE are control tokens recognized; in other kinds
- * their names are plain text, so that data cannot forge them. The first span of a request should be
- * a TEMPLATE, which may be empty: BOS is added there. Never NULL. Thread-safe. SentencePiece's
- * space before the first text of a prompt is not in the tokens; llm_submit adds it. */
+ * their names are plain text, so that data cannot forge them. The first span of a request should
+ * be a TEMPLATE, which may be empty: llm_submit adds BOS before it. Never NULL. Thread-safe.
+ * SentencePiece's space before the first text of a prompt is not in the tokens; llm_submit adds
+ * it. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
-/* The same, allocated in `mem`, which must outlive the requests that use the span; the maker does
- * not release it. One thread at a time per arena. */
+/* The same, but allocates the span in `mem`, which must outlive the requests that use the span. The
+ * caller does not release the span. Only one thread at a time may use the arena. */
 llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
@@ -149,7 +150,7 @@ const llm_token *llm_span_tokens(const llm_span *span, size_t *count);
 /* Tokenizes a whole text, as `llama-tokenize` does. The caller frees the result. */
 llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool parse_special,
                         size_t *count);
-/* Appends the text of the tokens; the names of control tokens only with `special`. */
+/* Appends the text of the tokens. Control tokens are left out unless `special`. */
 void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special,
                     buf *out);
 
@@ -174,7 +175,7 @@ typedef struct llm_session llm_session;
 
 typedef struct llm_sampling {
     float temperature;  /* 0: greedy */
-    float top_p, min_p; /* 1 and 0: off */
+    float top_p, min_p; /* top_p = 1, min_p = 0: off */
     int top_k;          /* 0: off */
     uint64_t seed;      /* combined with a hash of the prompt's tokens */
 } llm_sampling;
@@ -186,11 +187,11 @@ typedef struct llm_request {
     uint64_t tag; /* returned in the event */
     llm_span *const *spans;
     int nspans;
-    int head_tokens;           /* for llm_figures: tokens of the head that all such prompts share */
+    int head_tokens;           /* tokens of the prompt's shared head, counted in llm_figures */
     const bool *named;         /* [nspans] values that truncation removes last; NULL: none */
     llm_guide *guide;          /* NULL: free text */
-    const llm_template *after; /* the stop rule; NULL: completion, whose answers end at a newline */
-    int max_tokens;            /* free text: the limit; 0: 32 */
+    const llm_template *after; /* determines where answers end; NULL: completion, at a newline */
+    int max_tokens;            /* limit of a free-text answer; 0: 32 */
     llm_sampling sampling;
     const str *stop; /* texts that end an answer, besides the template's */
     int nstop;
@@ -212,8 +213,8 @@ typedef struct llm_event {
 
 enum { LLM_TOP_LOGITS = 10, LLM_BLOCK_TOKENS = 32 };
 
-/* The identity of a KV block. A store compares all of it but the last three members before it
- * returns a block. */
+/* The identity of a KV block. Before a store returns a block, it compares all members but the last
+ * three. */
 typedef struct llm_kv_id {
     hash128 fingerprint;
     hash128 parent; /* key of the block before it; the fingerprint for the first */
@@ -221,39 +222,40 @@ typedef struct llm_kv_id {
     llm_token tokens[LLM_BLOCK_TOKENS];
     int depth;      /* index of the block in its prompt */
     int fanout;     /* number of this session's prompts that contain it */
-    double cost_ms; /* time to compute it */
+    double cost_ms; /* time to compute the block */
 } llm_kv_id;
 
-/* A store of full KV blocks, supplied by the caller. `get` and `prefetch` may be NULL, as may
- * `put`. All are called on the session's thread, but `get` also on the loader's thread, possibly
- * while the session's thread is in `get` or `put`. */
+/* A store of full KV blocks, supplied by the caller. Each function may be NULL. All are called on
+ * the session's thread. `get` is also called on the loader's thread, possibly while the session's
+ * thread is in `get` or `put`. */
 typedef struct llm_kv_store {
     void *ctx;
     /* Copies the block's `bytes` bytes to `kv`; false: the store does not have it. */
     bool (*get)(void *ctx, const llm_kv_id *id, void *kv, size_t bytes);
     void (*put)(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes);
-    /* Whether the store has the block; true announces a get. NULL: no block is read ahead. */
+    /* Whether the store has the block; if so, a get of it will probably follow. If prefetch is
+     * NULL, no block is read ahead. */
     bool (*prefetch)(void *ctx, const llm_kv_id *id);
     bool keep_all; /* put all full blocks; false: only those that two prompts or more share */
 } llm_kv_store;
 
 /* Which prompts share KV, and in which order they are computed. */
 typedef enum llm_reuse {
-    LLM_REUSE_TREE, /* all of the queue is known; depth first, every node of the tree once */
-    LLM_REUSE_FIFO, /* as submitted, `window` requests known; the oldest blocks are evicted first */
+    LLM_REUSE_TREE, /* the whole queue is known; depth first, computing each node once */
+    LLM_REUSE_FIFO, /* in order of submission, `window` requests known; evicts the oldest first */
     LLM_REUSE_NONE  /* every prompt is computed whole */
 } llm_reuse;
 
 typedef struct llm_session_options {
     size_t kv_memory_bytes; /* KV memory on the device; 0: llm_model_info's */
-    size_t kv_host_bytes;   /* and in host memory, where the device uses it; 0: llm_model_info's */
+    size_t kv_host_bytes;   /* KV memory on the host, if the device uses it; 0: llm_model_info's */
     llm_reuse reuse;
     int window;       /* requests known to the scheduler; 0: all (TREE) or 64 (FIFO, NONE) */
-    int max_batch;    /* sequences decoded at the same time; 0: the backend's */
-    int pass_tokens;  /* new prompt tokens of a pass; 0: as the device and Ctrl-C's latency allow */
+    int max_batch;    /* maximum number of sequences decoded together; 0: the backend's */
+    int pass_tokens;  /* maximum of new prompt tokens in a pass; 0: by the device's speed */
     bool keep_logits; /* fill llm_event.top_logits */
     bool count_only;  /* schedule without running the model: empty answers, exact statistics */
-    bool warm_only;   /* compute and store shared prefixes (store.keep_all: all): empty answers */
+    bool warm_only;   /* only compute and store prefixes (all, or the shared ones): empty answers */
     bool truncate;    /* remove whole fields, longest first, from prompts that exceed the context */
     llm_kv_store store;
     const atomic_bool *cancel; /* polled once per pass, and while weights are read; or NULL */
@@ -263,11 +265,11 @@ typedef struct llm_session_options {
 typedef struct llm_memory {
     size_t kv_bytes, kv_budget_bytes;           /* on the device: in use, and the limit */
     size_t kv_host_bytes, kv_host_budget_bytes; /* in host memory */
-    size_t kv_peak_bytes;                       /* the most in use so far, on both together */
+    size_t kv_peak_bytes; /* maximum in use so far, device and host together */
     int live_sequences;
 } llm_memory;
 
-/* ERR_LIMIT: kv_memory is too small for this model. */
+/* Creates a session. ERR_LIMIT: kv_memory is too small for this model. */
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e);
 void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered requests */
@@ -292,7 +294,7 @@ typedef struct llm_prefix {
     str text;   /* the last 200 bytes of the prefix; valid until the next call */
     int tokens; /* length of the prefix */
     int fanout; /* prompts that begin with it */
-    int done;   /* of these, answered */
+    int done;   /* number of these prompts that are answered */
 } llm_prefix;
 /* Fills out with up to `capacity` prefixes, largest fanout first. Returns their number. */
 int llm_session_prefixes(llm_session *session, llm_prefix *out, int capacity);

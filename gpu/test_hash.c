@@ -15,7 +15,8 @@
 #include "engine/guide_int.h"
 #include "storage/containers.h"
 
-/* A token is its text: the number of bytes in bits 24.., up to three bytes below. 1 is BOS. */
+/* A token contains its text: up to three bytes in bits 0-23, and their number in the bits above. 1
+ * is BOS. */
 enum {
     TEST_PIECE = 3,
     TEST_BOS = 1,
@@ -36,7 +37,7 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->default_format = LLM_FORMAT_COMPLETION;
     info->vocab = TEST_VOCAB;
     info->context = TEST_CONTEXT;
-    info->attention = options->attention; /* shown, without effect on answers, as the next three */
+    info->attention = options->attention; /* this and the next three are only displayed */
     info->sink_tokens = options->sink_tokens;
     info->window_tokens = options->window_tokens;
     info->kv_dtype = options->kv_dtype;
@@ -59,8 +60,8 @@ static int byte_class(char c) {
     return letter ? 1 : u >= '0' && u <= '9' ? 2 : u == '\n' ? 3 : u == ' ' ? 4 : 5;
 }
 
-/* A space belongs to the word after it; a digit, newline or punctuation mark is a token of
- * its own. */
+/* Returns the length of the first token. A space belongs to the word after it; a digit, newline or
+ * punctuation mark is a token of its own. */
 static size_t piece_length(const char *p, size_t n) {
     size_t len = 1;
     int kind = byte_class(p[0]);
@@ -106,7 +107,8 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : str_compare(x->value, y->value);
 }
 
-/* Independent of the order of the lines: the field order changes it in the examples too. */
+/* Does not depend on the order of the lines, because the order of fields changes the order of lines
+ * in examples too. */
 static uint64_t lines_hash(str text) {
     uint64_t sum = 0;
     while (text.n > 0) {

@@ -65,7 +65,7 @@ typedef struct arena arena;
 
 arena *arena_new(void);
 arena *arena_new_in(workmem *w); /* counted in w; NULL: not counted */
-/* An arena with at most `limit_bytes` on the heap; further chunks are mapped from an unnamed
+/* Makes an arena with at most `limit_bytes` on the heap; further chunks are mapped from an unnamed
  * temporary file of the workmem (NULL: of a workmem of its own). When the disk is full or the
  * workmem's limit is reached, arena_failed() becomes true; no signal is raised, because file space
  * is reserved by posix_fallocate. */
@@ -105,9 +105,9 @@ int str_compare(str a, str b);   /* bytewise, <0, 0, >0 */
 /* Returns the text of *rest before the first `separator` and removes both from *rest; without a
  * separator, returns all of *rest and empties it. */
 str str_split_next(str *rest, char separator);
-/* s without leading and trailing characters of `blanks`. */
+/* Returns s without leading and trailing characters of `blanks`. */
 str str_trim(str s, const char *blanks);
-#define STR_SPACES " \t\n\v\f\r" /* those of isspace() in the C locale */
+#define STR_SPACES " \t\n\v\f\r" /* the characters of isspace() in the C locale */
 str str_copy(arena *a, str s);   /* NUL-terminated after its n bytes */
 
 /* A growable string on the heap. Zero-initialise. p is NULL until the first append, then
@@ -127,8 +127,8 @@ void buf_clear(buf *b);                        /* keeps the memory */
 void buf_free(buf *b);
 str buf_str(const buf *b);
 
-/* The candidate with the least Damerau-Levenshtein distance to `word`, ignoring ASCII case; the
- * first of equals. NULL: every distance exceeds max(1, n / 3). */
+/* Returns the candidate with the least Damerau-Levenshtein distance to `word`, ignoring ASCII case;
+ * the first, if several are equally near. NULL: every distance exceeds max(1, n / 3). */
 const char *str_nearest(str word, const char *const *candidates, size_t count);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -151,7 +151,8 @@ typedef enum err_code {
     ERR_INTERNAL     /* a bug in kvasir */
 } err_code;
 
-/* An error. pos, len: the bytes of the statement's text it is about; pos is -1 for none. */
+/* An error. pos, len: the bytes of the statement's text that the error is about; pos is -1 for
+ * none. */
 typedef struct err {
     err_code code;
     int pos, len;
@@ -169,13 +170,15 @@ void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);
 int arena_full_error(const arena *a, err *e); /* why arena_failed() is true; 0 if it is not */
 
-/* ERR_CANCELLED if *cancel is true; NULL: not cancellable. Loops call it once a row or batch. */
+/* Returns ERR_CANCELLED if *cancel is true, else 0; `cancel` may be NULL. Loops call it once per
+ * row or batch. */
 static inline int check_cancel(const atomic_bool *cancel, err *why) {
     bool stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
     return stop ? err_set(why, ERR_CANCELLED, "cancelled") : 0;
 }
 
-/* qsort that can be cancelled; not stable. On ERR_CANCELLED and ERR_FULL the items are undefined. */
+/* Sorts like qsort, but can be cancelled; not stable. On ERR_CANCELLED and ERR_FULL the items are
+ * undefined. */
 int sort_array(void *items, size_t n, size_t size, int (*compare)(const void *, const void *),
                const atomic_bool *cancel, err *e);
 
@@ -227,11 +230,11 @@ value value_copy(arena *a, value v);
  * compare by exact numeric value, NaN lowest; TEXT and BLOB bytewise. */
 int value_compare(value a, value b);
 uint64_t value_hash(value v); /* equal for values that compare equal: 1, 1.0, TRUE */
-/* Explicit conversion. ERR_TYPE: "'abc' is not an INTEGER". NULL converts to every type. TEXT made
- * from another type is allocated in `a`. */
+/* Converts a value explicitly (CAST). ERR_TYPE: "'abc' is not an INTEGER". NULL converts to every
+ * type. TEXT made from another type is allocated in `a`. */
 int value_cast(arena *a, value v, value_type to, value *out, err *e);
-/* Conversion of a value stored in a column: value_cast, but a REAL with a fraction is not converted
- * to INTEGER. */
+/* Converts a value to be stored in a column: like value_cast, except that a REAL with a fraction is
+ * not converted to INTEGER. */
 int value_assign(arena *a, value v, value_type to, value *out, err *e);
 /* Parses a BOOLEAN, 1 or 0, or one of the texts on, true, yes, 1, off, false, no, 0 in any case;
  * false: v is none of these. */
@@ -247,7 +250,8 @@ bool parse_real(str s, double *out); /* the whole string, in the C locale; no he
 /* Writes the shortest text that parses back to r: with a '.' or an exponent, or inf, -inf, nan. `out`
  * has 32 bytes; returns the length. */
 size_t format_real(double r, char *out);
-/* r rounded for display: to `decimals` places, or to three significant digits if those are more. */
+/* Returns r rounded for display: to `decimals` places, or to three significant digits if those are
+ * more. */
 double real_rounded(double r, int decimals);
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -335,8 +339,9 @@ double clock_thread_ms(void);
 /* The counters of LLM work, from the engine to the screen. LLM operators count the first seven, an
  * engine's session the rest; both are summed over a plan node and over a statement.
  *
- * X(name, label, always, key): `label` names the figure in .stats ("": it is not printed there),
- * where it is printed even if it is 0 or not; `key` in EXPLAIN (FORMAT JSON) ("": not written). */
+ * X(name, label, always, key): `label` names the figure in .stats; "": it is not printed there.
+ * `always`: .stats prints it even if it is 0. `key` names it in EXPLAIN (FORMAT JSON); "": it is
+ * not written. */
 /* clang-format off */
 #define LLM_COUNTERS(X)                                                                             \
     X(inputs, "LLM inputs", true, "")               /* answers that rows needed */                  \
@@ -348,7 +353,7 @@ double clock_thread_ms(void);
     X(stored_tokens, "", false, "")                 /* of prompts whose answers were stored */      \
     X(requests, "requests", true, "")                                                               \
     X(done, "", false, "")                          /* requests with an answer */                   \
-    /* sent, as if each prompt stood alone; of an unfinished prompt what was computed or read */    \
+    /* sent, each prompt in full; of an unfinished prompt, what was computed or read */             \
     X(prompt_tokens, WORDS_PROMPT, true, "prompt_tokens")                                           \
     X(head_tokens, "of these shared head", true, "")           /* llm_request.head_tokens */        \
     X(computed_tokens, WORDS_COMPUTED, true, "computed_tokens") /* went through the model */        \
@@ -358,7 +363,7 @@ double clock_thread_ms(void);
     X(passes, "model passes", true, "")                                                             \
     X(evicted_blocks, "", false, "")                                                                \
     X(truncated, "", false, "")                     /* requests that lost fields */                 \
-    X(yielded, "", false, "") /* requests whose KV was being read when another went first */
+    X(yielded, "", false, "") /* requests that waited for their KV while another went first */
 /* X(name): milliseconds. */
 #define LLM_TIMES(X)                                                                                \
     X(prefill_ms)                                                                                   \
@@ -377,8 +382,8 @@ typedef struct llm_figures {
 void llm_figures_add(llm_figures *sum, const llm_figures *more);
 /* Adds what was counted since `before`. */
 void llm_figures_add_since(llm_figures *sum, const llm_figures *before, const llm_figures *now);
-/* The share of prompt tokens that were not computed; 0 where none was sent. Negative where prefixes
- * were evicted and computed again. */
+/* Returns the share of prompt tokens that were not computed; 0 if none was sent. Negative if
+ * prefixes were evicted and computed again. */
 double llm_hit_rate(const llm_figures *f);
 
 /* ---- eviction -------------------------------------------------------------------------------- */
@@ -398,28 +403,29 @@ double retention_score(double uses, double saves, double unused, double held);
 /* ---- directories for user files -------------------------------------------------------------- */
 
 /* Appends kvasir's directory for one kind of files (XDG base directory specification):
- * "$variable/kvasir" where the variable is an absolute path, else "~/fallback/kvasir". False: the
- * user has no home directory either. */
+ * "$variable/kvasir" if the variable is an absolute path, else "~/fallback/kvasir". False: the user
+ * has no home directory either. */
 bool xdg_path(const char *variable, const char *fallback, buf *out);
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
-/* Decodes the code point at s.p[0] into *cp and returns its bytes. An invalid byte is one U+FFFD;
- * 0: s is empty. */
+/* Decodes the code point at s.p[0] into *cp and returns its length in bytes. An invalid byte gives
+ * one U+FFFD. Returns 0 if s is empty. */
 size_t utf8_next(str s, uint32_t *cp);
 size_t utf8_encode(uint32_t cp, char out[4]); /* returns the bytes written */
 bool utf8_valid(str s);
-/* s without incomplete characters at its ends. */
+/* Returns s without incomplete characters at its ends. */
 str utf8_whole(str s);
-/* Copies as many whole characters of s as fit out[size] with a NUL. */
+/* Copies the longest prefix of whole characters of s that fits out[size], and a NUL. */
 void utf8_copy(char *out, size_t size, str s);
 size_t utf8_length(str s); /* in code points; an invalid byte counts as one */
-/* Byte offset of the code point with this index, at most s.n. */
+/* Returns the byte offset of the code point with this index, at most s.n. */
 size_t utf8_offset(str s, size_t code_points);
-/* Width in terminal columns, by grapheme cluster: CJK and emoji 2, combining marks 0, control
- * characters 1. */
+/* Returns the width in terminal columns, by grapheme cluster: CJK and emoji 2, combining marks 0,
+ * control characters 1. */
 int utf8_width(str s);
-/* Bytes of the longest prefix of whole grapheme clusters that is at most `columns` wide. */
+/* Returns the number of bytes of the longest prefix of whole grapheme clusters that is at most
+ * `columns` wide. */
 size_t utf8_fit(str s, int columns);
 str utf8_lower(arena *a, str s); /* simple case mapping */
 str utf8_upper(arena *a, str s);

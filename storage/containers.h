@@ -20,8 +20,8 @@
 /*
  * An array is three variables or members: a pointer p, the number n of its items and the number cap
  * of items that it has room for; n and cap are of any integer type, and all three begin as 0.
- * Arguments are evaluated more than once. Like mem_realloc, growing never fails: it ends the process
- * when memory, or the type of cap, has no room for more.
+ * Arguments are evaluated more than once. Growing never returns an error: like mem_realloc, it ends
+ * the process if memory runs out, or if the type of cap cannot hold the new size.
  *
  *   ARRAY_PUSH(list->items, list->n, list->cap, ((item){.id = id}));
  */
@@ -32,7 +32,7 @@
         ARRAY_RESERVE(p, (size_t)(n) + 1, cap);                                                    \
         (p)[(n)++] = (value);                                                                      \
     } while (0)
-/* Makes room for `need` items, or for twice as many as now where that is more. */
+/* Makes room for `need` items, or for twice as many as now if that is more. */
 #define ARRAY_RESERVE(p, need, cap) ARENA_RESERVE((arena *)NULL, p, need, cap)
 
 /* The same in an arena: the items move to a new place in it, and the old place is not reused. */
@@ -51,20 +51,21 @@
         }                                                                                          \
     } while (0)
 
-/* The largest value of an integer variable's type that is a size. */
+/* The largest size that an integer variable of this type can hold. */
 #define ARRAY_CAP_MAX(cap)                                                                         \
     ((__typeof__(cap))-1 > 0 ? (size_t)(__typeof__(cap))-1                                         \
                              : ((size_t)1 << (8 * sizeof(cap) - 1)) - 1)
 
-/* What the macros above call: p with room for max(need, 2 * *cap) items of `size` bytes, but for no
- * more than `most`. In `a`, or on the heap where that is NULL. Sets *cap. */
+/* Called by the macros above. Returns p with room for max(need, 2 * *cap) items of `size` bytes,
+ * but for at most `most` items, and sets *cap. The memory is in `a`, or on the heap if `a` is
+ * NULL. */
 void *array_grow(arena *a, void *p, size_t size, size_t need, size_t most, size_t *cap);
 
 /* ---- hash index ------------------------------------------------------------------------------ */
 
 /*
  * An open-addressing hash table from hashes to item numbers (linear probing, at most half full).
- * The items, with their keys, stay in an array of the caller's, who compares keys himself:
+ * The items, with their keys, are in an array of the caller, and the caller compares the keys:
  *
  *   uint64_t hash = hash64(key.p, key.n, 0);
  *   for (hash_slot *s = hash_index_first(&x, hash); s; s = hash_index_next(&x, s))
@@ -73,9 +74,10 @@ void *array_grow(arena *a, void *p, size_t size, size_t need, size_t most, size_
  *   hash_index_add(&x, hash, n);
  *   ARRAY_PUSH(items, n, cap, new_item);
  *
- * A slot keeps 32 bits of its item's hash, so keys are compared only where these are equal, and
+ * A slot keeps 32 bits of its item's hash, so keys are compared only if these bits are equal, and
  * growing reads no item. Several items may have one hash, or one key. Many items of one hash make
- * every lookup near it slow: link items of equal key in a list and index its first.
+ * every lookup near that hash slow. So link items of equal key in a list and index only the first
+ * of them.
  */
 typedef struct hash_slot {
     uint32_t hash; /* the low 32 bits */
@@ -93,7 +95,7 @@ typedef struct hash_index {
     arena *mem; /* NULL: the heap */
 } hash_index;
 
-/* Part of the next two functions. */
+/* Finds the first slot with this hash from slot `at` on; for the next two functions. */
 static inline hash_slot *hash_index_probe(const hash_index *x, uint32_t at, uint32_t hash) {
     for (;; at++) {
         hash_slot *s = &x->slots[at & x->mask];
@@ -104,19 +106,19 @@ static inline hash_slot *hash_index_probe(const hash_index *x, uint32_t at, uint
     }
 }
 
-/* The first slot whose item has this hash, or NULL. Of `hash` the low 32 bits count, and should be
- * well mixed. A slot may be given another item of the same hash; it is valid until the next change
- * of the index. */
+/* Returns the first slot whose item has this hash, or NULL. Only the low 32 bits of `hash` are
+ * used; they should be well mixed. The caller may put another item of the same hash into the slot.
+ * The slot is valid until the next change of the index. */
 static inline hash_slot *hash_index_first(const hash_index *x, uint64_t hash) {
     return x->slots ? hash_index_probe(x, (uint32_t)hash, (uint32_t)hash) : NULL;
 }
 
-/* The next slot with the same hash, or NULL. */
+/* Returns the next slot with the same hash, or NULL. */
 static inline hash_slot *hash_index_next(const hash_index *x, const hash_slot *s) {
     return hash_index_probe(x, (uint32_t)(s - x->slots) + 1, s->hash);
 }
 
-/* The slot of an item, or NULL. */
+/* Returns the slot of an item, or NULL. */
 static inline hash_slot *hash_index_slot(const hash_index *x, uint64_t hash, uint32_t item) {
     hash_slot *s = hash_index_first(x, hash);
     while (s && s->item != item)
@@ -124,21 +126,22 @@ static inline hash_slot *hash_index_slot(const hash_index *x, uint64_t hash, uin
     return s;
 }
 
-/* Adds an item without looking for equal ones; grows the index first where it is full. */
+/* Adds an item without looking for equal ones; first grows the index if it is full. */
 void hash_index_add(hash_index *x, uint64_t hash, uint32_t item);
-/* Empties a slot and moves those that follow it: there are no tombstones. */
+/* Empties a slot and moves slots that follow it, so that no tombstone is needed. */
 void hash_index_remove(hash_index *x, hash_slot *s);
 void hash_index_clear(hash_index *x); /* removes all items, keeps the slots */
 void hash_index_free(hash_index *x);  /* frees slots on the heap; the index is empty again */
 
 /* Makes room for `items` items, as hash_index_add does for one. */
 void hash_index_reserve(hash_index *x, uint32_t items);
-/* As hash_index_reserve on the heap, for indexes whose size follows the user's data: false when the
- * system refuses the memory, or when there are more than HASH_INDEX_MAX items. */
+/* Like hash_index_reserve, on the heap, for indexes whose size depends on the user's data. false:
+ * the system refuses the memory, or there would be more than HASH_INDEX_MAX items. */
 bool hash_index_try_reserve(hash_index *x, uint32_t items);
 
-/* For slots in memory of another kind: where hash_index_slots_for(x, items) is not 0, the index must
- * be given so many slots before it has room for that many items; the old slots are the caller's. */
+/* For an index whose slots the caller allocates. If hash_index_slots_for(x, items) returns n > 0,
+ * the caller calls hash_index_move with n new slots before adding items, and then frees the old
+ * slots. */
 uint32_t hash_index_slots_for(const hash_index *x, uint32_t items);
 void hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots);
 
@@ -154,9 +157,10 @@ void hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots);
  *   name_update(c, items, n, at, x)  replaces items[at] by x
  *   name_build(c, items, n)          makes a heap of items in any order, in O(n)
  *
- * before(c, a, b): whether a comes before b (a function or a macro; two items by value). c is of
- * type `context`: what comparing needs. moved(c, x, at): called when x gets the place `at`, for
- * items that must know where they are; HEAP_NOT_TOLD where none does.
+ * before(c, a, b): whether a comes before b (a function or a macro; two items by value). c, of type
+ * `context`, is passed to before and moved. moved(c, x, at): called when x gets the place `at`, for
+ * items that must know their place; else HEAP_NOT_TOLD. If `type` is a pointer type, give it a name
+ * with typedef.
  */
 #define HEAP_NOT_TOLD(c, x, at) ((void)0)
 

@@ -9,10 +9,10 @@
  *   catalog  the definitions of all tables, views and models in one transaction; immutable and
  *            reference-counted, so that a statement can keep it after the transaction
  *
- * Threads: all transactions of a store belong to one thread (the db's worker); cache_* may be called
- * from any. Ownership: cells returned by a scan or look-up point into the map and are valid until
- * the transaction's next write or its end. Invariants: a committed row survives a kill at any
- * moment; losing cache.mdb loses no row.
+ * Threads: all transactions of a store belong to one thread (the db's worker); cache_* may be
+ * called from any thread. Ownership: cells returned by a scan or look-up point into the map and are
+ * valid until the transaction's next write or its end. Invariants: a committed row survives a kill
+ * at any moment; losing cache.mdb loses no row.
  */
 #ifndef KVASIR_STORAGE_H
 #define KVASIR_STORAGE_H
@@ -34,7 +34,7 @@ typedef struct store_options {
     /* the cache's file; NULL: cache.mdb in the directory, or in the user's XDG cache directory if
      * the database is in memory or read-only */
     const char *cache_path;
-    size_t map_bytes; /* largest size of tables.mdb; 0: 256 GiB, less under `ulimit -v` */
+    size_t map_bytes; /* maximum size of tables.mdb; 0: 256 GiB, less under `ulimit -v` */
 } store_options;
 
 /* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database), ERR_UNSUPPORTED (another
@@ -59,8 +59,8 @@ typedef struct column_def {
     str check_sql;   /* text of the column's CHECK; n = 0: none */
 } column_def;
 
-/* An index. The primary key is the index with `primary` set, except a single INTEGER column: that
- * is the rowid itself (table_def.rowid_column) and has no index. */
+/* An index. A primary key of a single INTEGER column is the rowid itself (table_def.rowid_column)
+ * and has no index; any other primary key is the index with `primary` set. */
 typedef struct index_def {
     uint32_t id;
     str name;
@@ -128,22 +128,22 @@ bool txn_is_write(const txn *t);
 int txn_savepoint(txn *t, err *e);
 int txn_release(txn *t, err *e);
 void txn_rollback_to(txn *t);
-/* The catalog as this transaction sees it, its own changes included; valid until the next catalog
- * change or the end, unless it is retained. While nothing was committed two transactions of a store
- * see the same object. */
+/* Returns the catalog as this transaction sees it, including its own changes. Unless it is
+ * retained, it is valid until the next catalog change or the end of the transaction. Two
+ * transactions of a store get the same object if nothing was committed in between. */
 const catalog *txn_catalog(txn *t);
-/* Keeps a catalog returned by txn_catalog until as many calls of catalog_release. Only on the thread of
- * the store's transactions. */
+/* Keeps a catalog returned by txn_catalog until catalog_release has been called as often as
+ * catalog_retain. Only on the thread of the store's transactions. */
 const catalog *catalog_retain(const catalog *c);
 void catalog_release(const catalog *c); /* NULL is fine */
 
 /* Catalog changes, in a write transaction. Definitions are copied. ERR_BIND: the name is taken or
  * does not exist. */
-/* Ids and version are assigned; the indexes of def are created with the table. */
+/* Creates a table and the indexes of def; assigns ids and version. */
 int catalog_create_table(txn *t, const table_def *def, err *e);
 int catalog_drop_table(txn *t, str name, err *e);
-/* Both rewrite all rows of the table; `fill`: the new column's value in existing rows. ERR_CANCELLED.
- */
+/* This function and catalog_drop_column rewrite all rows of the table. `fill`: the new column's
+ * value in existing rows. ERR_CANCELLED. */
 int catalog_add_column(txn *t, str table, const column_def *column, value fill,
                        const atomic_bool *cancel, err *e);
 int catalog_drop_column(txn *t, str table, int column, const atomic_bool *cancel, err *e);
@@ -167,20 +167,20 @@ int meta_delete_prefix(txn *t, str prefix, err *e);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Inserts a row of ncolumns values, each of its column's type or NULL; *rowid (may be NULL) is its
- * rowid. Checks NOT NULL, primary key and UNIQUE (ERR_CONSTRAINT); CHECK and DEFAULT are evaluated by
- * exec. */
+/* Inserts a row of ncolumns values, each of its column's type or NULL; sets *rowid (rowid may be
+ * NULL) to its rowid. Checks NOT NULL, primary key and UNIQUE (ERR_CONSTRAINT); CHECK and DEFAULT
+ * are evaluated by exec. */
 int table_insert(txn *t, const table_def *def, const value *row, int64_t *rowid, err *e);
-/* Replaces the row at rowid. A new value in rowid_column moves it. Errors as table_insert. */
+/* Replaces the row at rowid. A new value in rowid_column moves the row. Errors as table_insert. */
 int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, err *e);
 int table_delete(txn *t, const table_def *def, int64_t rowid, err *e);
 /* Deletes all rows without reading them; *count: their number. */
 int table_clear(txn *t, const table_def *def, uint64_t *count, err *e);
 /* Reads the row at rowid into ncolumns entries; *found = false: there is none. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
-/* For ON CONFLICT: finds the row that violates uniqueness with `row`, by the unique index or primary
- * key over exactly `columns` (by any, when ncolumns is 0). ERR_CONSTRAINT if `row` has a NULL in a
- * NOT NULL column. */
+/* For ON CONFLICT: finds a row that has the same unique key as `row`. Looks in the unique index or
+ * primary key over exactly `columns`, or in all of them if ncolumns is 0. ERR_CONSTRAINT if `row`
+ * has a NULL in a NOT NULL column. */
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e);
 int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exact, constant time */
@@ -190,15 +190,15 @@ typedef struct scan_bound {
     const value *values;
     int n; /* number of columns bound; 0: open */
     bool inclusive;
-    bool not_null; /* low bound of an index: the column after these is not NULL */
+    bool not_null; /* low bound of an index: the column after the bound ones is not NULL */
 } scan_bound;
 
 typedef struct scan_spec {
     const table_def *table;
-    const index_def *index; /* NULL: by rowid, whose bounds are one INTEGER */
+    const index_def *index; /* NULL: scan by rowid; bounds are then one INTEGER */
     scan_bound low, high;
     bool descending;    /* by key; rows of equal index cells still by ascending rowid */
-    int first_rows;     /* > 0: rows of the first batch; later ones grow to BATCH_ROWS */
+    int first_rows;     /* > 0: rows of the first batch; later batches grow to BATCH_ROWS */
     const int *columns; /* columns to decode, in output order; -1: the rowid */
     int ncolumns;
     const atomic_bool *cancel; /* checked within batches of an index scan; NULL: not cancellable */
@@ -208,9 +208,9 @@ typedef struct table_scan table_scan;
 
 /* Opens a scan before its first row. The spec is copied, except `cancel`. */
 int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
-/* Sets `out` to the next up to BATCH_ROWS rows in key order, columns as in the spec, allocated in
- * out->mem; rows = 0 at the end. NULLs are lowest: only a low bound that is open or NULL includes
- * them. */
+/* Sets `out` to the next rows in key order, at most BATCH_ROWS, with the spec's columns, allocated
+ * in out->mem; rows = 0 at the end. NULLs are lowest: they are returned only if the low bound is
+ * open or NULL. */
 int scan_next(table_scan *s, batch *out, err *e);
 void scan_close(table_scan *s); /* NULL is fine */
 
@@ -259,13 +259,13 @@ typedef struct table_stats {
 
 /* ANALYZE: reads the whole table and stores its statistics. */
 int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
-/* The statistics of a table, allocated in `a`. Without stored ones only `rows` is set. Distinct
- * counts are scaled to the current number of rows. `joint`: read the joint sample as well, which
- * costs more than a look-up by key. */
+/* Gets the statistics of a table, allocated in `a`. If none are stored, only `rows` is set.
+ * Distinct counts are scaled to the current number of rows. `joint`: read the joint sample as well,
+ * which takes longer than a look-up by key. */
 int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 
 /* Statistics of rows while they are written: resume, feed each batch, keep. Resume loads the counts
- * of the existing rows, or reads the table if there are none. */
+ * of the existing rows, or reads the table if no counts are stored. */
 typedef struct stats_feed stats_feed;
 int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e);
 /* The batch has the table's columns. */
@@ -296,13 +296,13 @@ void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);
 str csv_column_name(const csv *c, int column); /* of the header, or column1, …; all different */
 value_type csv_column_type(const csv *c, int column); /* detected: BOOLEAN, INTEGER, REAL, TEXT */
-/* Number of cells so far with bytes that are not UTF-8, which were read as Windows-1252; *first_line
- * (may be NULL) is the line of the first. */
+/* Returns the number of cells so far with bytes that are not UTF-8, which were read as
+ * Windows-1252. Sets *first_line (first_line may be NULL) to the line of the first such cell. */
 int64_t csv_recoded(const csv *c, int64_t *first_line);
 /* Reads the next rows into `out`, allocated in out->mem: up to BATCH_ROWS, fewer with thousands of
  * columns; rows = 0 at the end. types[i]: the type of the file's column i. ERR_TYPE for a cell that
- * does not convert, ERR_CORRUPT for a row of another width; messages name file, line, column, value.
- * lines[i] (may be NULL): the line where row i starts. */
+ * does not convert, ERR_CORRUPT for a row with another number of cells; messages name file, line,
+ * column, value. lines[i]: the line where row i starts; `lines` may be NULL. */
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
 /* Appends a row as a line of CSV, which csv_next reads back. NULL is written as null_text; the empty
  * text and a text equal to null_text are quoted; a BLOB is written as \x00ff. */
@@ -345,10 +345,11 @@ typedef struct cache_item {
     double cost;
 } cache_item;
 
-/* The store's cache, opened and checked on first use; NULL with *e set: it cannot be used. */
+/* Returns the store's cache, opened and checked on first use. NULL, with *e set: it cannot be
+ * used. */
 cache *store_cache(store *s, err *e);
-/* Copies the value into out[bytes], whose size it must have, or (answer != NULL) appends it to
- * `answer`. False: a miss. */
+/* Copies the value into out[bytes]; the value must have this size. With answer != NULL, appends the
+ * value to `answer` instead. False: a miss. */
 bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes,
                buf *answer);
 /* Asks the kernel to read the value's pages ahead; false: not stored. */
@@ -359,14 +360,15 @@ void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 p
                str value);
 void cache_flush(cache *c); /* waits until all queued writes are committed */
 /* Sets the budget (at least 1 MiB) and the eviction policy. False: no address space for a larger
- * budget; the old one stays. */
+ * budget; the old budget stays. */
 bool cache_configure(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
-/* True after a write has failed, and appends the reason; false for a cache opened read-only. */
+/* Whether a write has failed; if so, appends the reason. False for a cache opened read-only. */
 bool cache_failed(cache *c, buf *why);
-/* Protects the stored ones among these KV blocks from eviction, until the name is unpinned or the
- * cache is cleared. ERR_FULL, with nothing changed: pins would take more than half of the budget. */
+/* Protects those of these KV blocks that are stored from eviction, until the name is unpinned or
+ * the cache is cleared. ERR_FULL, with nothing changed: pins would take more than half of the
+ * budget. */
 int cache_pin(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e);
 int cache_unpin(cache *c, str name, cache_pins *out, err *e);
 /* Lists all values of a space, unordered, in `a`; returns their number. */
@@ -379,8 +381,9 @@ int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *de
  * or damaged. */
 bool cache_meta_get(cache *c, str key, buf *out);
 int cache_meta_put(cache *c, str key, str bytes, err *e);
-/* Verifies every page of a cache.mdb that no process has open, without using LMDB. ERR_CORRUPT names
- * the page and its fault. Run before LMDB opens the file, which trusts its pages. */
+/* Verifies every page of a cache.mdb that no process has open, without using LMDB. ERR_CORRUPT
+ * names the page and its fault. Must run before LMDB opens the file, because LMDB trusts the pages
+ * of a file. */
 int cache_check(const char *path, err *e);
 
 #endif

@@ -58,8 +58,9 @@ static void make_directories(char *path) {
     }
 }
 
-/* The path of the cache's file, on the heap: as in the options; beside the tables; or, where that
- * directory is temporary or read-only, in the user's cache directory. NULL: there is none. */
+/* Returns the path of the cache's file, on the heap, or NULL if there is none. It is the path in
+ * the options, else a file beside the tables. If the tables' directory is temporary or read-only,
+ * it is a file in the user's cache directory. */
 static char *cache_file(const store *s, err *e) {
     buf b = {0};
     if (s->options.cache_path) {

@@ -11,7 +11,7 @@
  *              prompts that branch inside a block
  *   wants      logits after a row: of the listed ids, or of the whole vocabulary
  *
- * Invariant: the bits of a row's KV and logits depend on the tokens of its path alone, not on the
+ * Invariant: the bits of a row's KV and logits depend only on the tokens of its path, not on the
  * other rows of the pass.
  */
 #ifndef KVASIR_BACKEND_INT_H
@@ -35,12 +35,12 @@ typedef struct pass_want {
     const llm_token *ids; /* NULL: the whole vocabulary */
     int count;            /* ids, or the vocabulary's size */
     float *logits;        /* [count], filled by the backend */
-    /* top > 0 (ids NULL, top <= PASS_TOP): logits[top] are the largest ones only, in descending
-     * order, ties by ascending id; top_ids[top] are their tokens. */
+    /* top > 0 (ids NULL, top <= PASS_TOP): the backend returns only the `top` largest logits, in
+     * descending order, ties by ascending id, and their tokens in top_ids. */
     int top;
     llm_token *top_ids;
-    /* temperature > 0 (backends with `draws`; top <= PASS_DRAW): `total` is set to the weight of
-     * the whole vocabulary (sample_weight_int.h). */
+    /* temperature > 0 (only for backends with `draws`; top <= PASS_DRAW): the backend sets `total`
+     * to the sum of the weights of all tokens (sample_weight_int.h). */
     float temperature;
     uint64_t total;
 } pass_want;
@@ -77,14 +77,15 @@ typedef struct backend_answer {
 /* What a session needs of the backend. */
 typedef struct work_size {
     int blocks;        /* number of KV blocks, on the device and in host memory */
-    int device_blocks; /* the most on the device; less than `blocks` if info.kv_host_bytes > 0 */
-    int likely_blocks; /* estimate of the blocks needed: how many to allocate at first */
-    int rows;          /* the most rows of a pass */
+    int device_blocks; /* maximum on the device; less than `blocks` if info.kv_host_bytes > 0 */
+    int likely_blocks; /* estimate of the blocks needed: this many are allocated at first */
+    int rows;          /* maximum number of rows in a pass */
     const atomic_bool *cancel; /* polled while the weights are read; NULL: cannot be cancelled */
-    /* How often the prompts so far want the block, unanswered ones counting far more; -1: the block
-     * is free. Called on the session's thread; NULL: unknown. */
+    /* Returns how often the prompts so far use the block; unanswered prompts count far more. -1:
+     * the block is free. Called on the session's thread. May be NULL. */
     int (*wanted)(const void *ctx, int32_t block);
-    /* How often the block was allocated: its content is void when this changes. As `wanted`. */
+    /* Returns how often the block was allocated. When this number changes, the block's old content
+     * is no longer valid. Called on the session's thread. May be NULL. */
     uint32_t (*life)(const void *ctx, int32_t block);
     const void *ctx;
 } work_size;
@@ -100,18 +101,21 @@ typedef struct llm_backend {
     void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start,
                    llm_token **out, size_t *count, size_t *cap);
     void (*decode)(const llm_engine *engine, llm_token token, bool special, buf *out);
-    /* A session's data: KV blocks and buffers. Loads the weights if they are not loaded yet. */
+    /* Creates a session's data: KV blocks and buffers. Loads the weights if they are not loaded
+     * yet. */
     int (*work_new)(llm_engine *engine, const work_size *size, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
-    /* Runs a pass: fills the wants' logits and the KV of the rows. NULL: see `answer`. */
+    /* Runs a pass: fills the wants' logits and the KV of the rows. NULL: the backend has `answer`
+     * instead. */
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     /* Copy a block's bytes (info.kv_bytes_per_token * LLM_BLOCK_TOKENS) out and in. */
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
-    /* Pages of memory, each a block's bytes, from which the device reads without another copy; both
-     * NULL if kv_write is as fast. kv_page waits until the last transfer from the page has ended
-     * and returns its memory (NULL: there is none); it is called on the loader's thread, page <
-     * KV_PAGES. kv_send starts the transfer of a page to a block, on the session's thread. */
+    /* Pages of memory, each as large as a block, from which the device reads without another copy.
+     * Both functions are NULL if kv_write is as fast. kv_page waits until the last transfer from
+     * the page (< KV_PAGES) has ended; then it returns the page's memory, or NULL if there is none.
+     * It is called on the loader's thread. kv_send starts the transfer of a page to a block, on the
+     * session's thread. */
     void *(*kv_page)(llm_engine *engine, void *work, int page);
     void (*kv_send)(llm_engine *engine, void *work, int page, int32_t block);
     /* Records rates that a session measured (side_file.c); 0: not measured. NULL: none are

@@ -20,7 +20,8 @@ uint64_t engine_parameters(const gguf *file) {
     return total;
 }
 
-/* Puts the file's path before the message, which the readers of its parts do not know. */
+/* Puts the file's path before the message: the functions that read parts of the file do not know
+ * the path. */
 static int add_path(const char *path, err *e) {
     err why = *e;
     err_set(e, why.code, "'%s': %s", path, why.message);
@@ -29,7 +30,8 @@ static int add_path(const char *path, err *e) {
     return (int)why.code;
 }
 
-/* Rows without a token are padding; a token without a row would be read out of bounds. */
+/* Checks that each token has a row in the embedding: a missing row would be read out of bounds.
+ * Rows without a token are padding. */
 static int vocabulary_check(const llm_engine *engine, err *e) {
     int tokens = tokenizer_size(engine->tokenizer), rows = engine->config.vocab;
     if (tokens <= rows)

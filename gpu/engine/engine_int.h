@@ -43,13 +43,14 @@ void engine_encode(const llm_engine *engine, str text, bool special, bool start,
 bool engine_is_end(const llm_engine *engine, llm_token id);
 /* Whether text after the token `last` (-1: at the start) gets SentencePiece's space prefix. */
 bool engine_starts_after(const llm_engine *engine, llm_token last);
-/* The span to use after the token `last`: `span`, retained, or one of its text with the prefix. */
+/* Returns the span to use after the token `last`: `span` itself, retained, or a new span of the
+ * same text with the space prefix. */
 llm_span *engine_span_after(const llm_engine *engine, llm_span *span, llm_token last);
 
 /* ---- engine_file.c: for backends that run a file */
 /* Opens the file; sets file, config, tokenizer, special tokens and the chat template. */
 int engine_file_open(llm_engine *engine, const char *path, err *e);
-/* Fills the members of engine->info that follow from the file; without a file, from config. */
+/* Fills the members of engine->info that depend only on the file, or without a file on config. */
 void engine_file_facts(llm_engine *engine);
 /* Sets engine->identity and info.weights, hashing with `threads`. */
 int engine_file_identify(llm_engine *engine, const char *cache_dir, pool *threads, err *e);

@@ -17,7 +17,7 @@ typedef struct literal_tokens {
     size_t count, cap;
 } literal_tokens;
 
-/* The last token of the template, or -1. */
+/* Returns the last token of the template, or -1. */
 static llm_token template_end(const llm_engine *engine, const llm_template *after) {
     literal_tokens t = {0};
     engine_encode(engine, after->after, true, false, &t.ids, &t.count, &t.cap);
@@ -115,7 +115,7 @@ static void segment_fill(llm_guide *g, int index) {
     b->segment = g->nsegments++;
 }
 
-/* The next node in preorder: a segment's parent comes before it. */
+/* Returns the next node in preorder, which puts parents before children; -1 at the end. */
 static int node_next(const llm_guide *g, int node) {
     if (g->nodes[node].child >= 0)
         return g->nodes[node].child;
@@ -189,8 +189,9 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The state after one more byte, or -1. A point counts as a digit instead of the first digit after
- * it, so that the limit on digits always leaves room for that one. */
+/* Returns the state after one more byte; -1: the byte is not allowed. The point is counted as a
+ * digit, and the first digit after the point is not. So the limit on digits always leaves room for
+ * that digit. */
 static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at,
                        int *digits) {
     if (state == NUMBER_LEAD) {
@@ -223,8 +224,7 @@ static int by_digits(const void *a, const void *b) {
     return x->digits != y->digits ? x->digits - y->digits : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Whether a token's text is accepted from `state`, which must not be left in the middle of
- * `lead`. */
+/* Whether a token's text is allowed in `state`. A text that ends in the middle of `lead` is not. */
 static bool number_token_fits(llm_guide_kind kind, int state, str text, str lead,
                               number_token *out) {
     size_t lead_at = 0;
@@ -279,7 +279,7 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     buf_free(&text);
     free(fit);
     for (int state = 0; state < NUMBER_STATES; state++) {
-        /* with the most digits there may be: only after a point must another token follow them */
+        /* after a point, a digit must be allowed even if the number has its maximum of digits */
         int digits = state == NUMBER_POINT ? GUIDE_MAX_DIGITS : 0;
         if (guide_allowed(g, (number_state)state, digits) == 0)
             return err_set(e, ERR_UNSUPPORTED,

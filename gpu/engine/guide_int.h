@@ -40,7 +40,7 @@ typedef struct guide_branch {
     int segment; /* the segment after which the logits are taken; -1: after the prompt */
 } guide_branch;
 
-/* The tokens between two branching nodes, the second one's included. */
+/* The tokens from one branching node to the next, including the token of the second. */
 typedef struct guide_segment {
     int parent; /* the segment before it; -1: the prompt */
     int count;
@@ -51,7 +51,7 @@ typedef struct guide_segment {
 
 typedef enum number_state {
     NUMBER_LEAD,  /* before the template's answer_lead */
-    NUMBER_START, /* after it, or where there is none */
+    NUMBER_START, /* after answer_lead, or if the template has none */
     NUMBER_SIGN,
     NUMBER_DIGITS, /* may end */
     NUMBER_POINT,
@@ -83,17 +83,18 @@ struct llm_guide {
     int nbranches;
     guide_segment *segments;
     int nsegments;
-    int longest; /* tokens of the deepest path of segments */
+    int longest; /* number of tokens on the longest path of segments */
     guide_state states[NUMBER_STATES];
     number_state first;
 };
 
 /* Fills log_prob[count] with the logarithm of the softmax of logits[count]. */
 void guide_softmax(const float *logits, int count, double *log_prob);
-/* The literal of largest probability, given log_prob[branch][continuation], and its probability.
- * Ties go to the first. */
+/* Returns the literal of largest probability, and sets *prob to this probability. Computes both
+ * from log_prob[branch][continuation]. Of equally probable literals the first is returned. */
 int guide_best(const llm_guide *guide, double *const *log_prob, double *prob);
-/* The number of tokens allowed in `state` after `digits` digits: a prefix of states[state].ids. */
+/* Returns the number of tokens allowed in `state` after `digits` digits. They are the first ones of
+ * states[state].ids. */
 int guide_allowed(const llm_guide *guide, number_state state, int digits);
 
 #endif

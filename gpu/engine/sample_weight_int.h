@@ -4,9 +4,9 @@
  *
  *   weight = floor(2^44 * exp((logit - largest) / temperature))        the largest has weight 2^44
  *
- * Only operations with the same rounding on both are used, compiled without contraction. Sums of
- * integers are exact in any order. A token with weight 0, less than 2^-44 of the likeliest, is
- * never drawn.
+ * Only operations that round the same on host and card are used, compiled without contraction. Sums
+ * of integers are exact in any order. A token whose probability is less than 2^-44 of the likeliest
+ * token's has weight 0 and is never drawn.
  */
 #ifndef KVASIR_SAMPLE_WEIGHT_INT_H
 #define KVASIR_SAMPLE_WEIGHT_INT_H
@@ -21,7 +21,8 @@
 
 enum { SAMPLE_BITS = 44 };
 
-/* exp(r) for |r| <= ln(2) / 2, by its series: off by one or two units in the last place. */
+/* Returns exp(r) for |r| <= ln(2) / 2, by its series; the error is one or two units in the last
+ * place. */
 SAMPLE_BOTH double sample_exp(double r) {
     double sum = 1;
     for (int k = 13; k > 0; k--)

@@ -23,8 +23,8 @@ bool engine_starts_after(const llm_engine *engine, llm_token last) {
     return engine->tokenizer != NULL && tokenizer_starts_after(engine->tokenizer, last);
 }
 
-/* mem NULL: on the heap. The reference of a span in an arena is not released, so its count does not
- * reach 0 and it is not freed. */
+/* Makes a span in `mem`, or on the heap if `mem` is NULL. The first reference to a span in an arena
+ * is not released, so its count does not reach 0 and the span is not freed. */
 static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start,
                            arena *mem) {
     llm_token *tokens = NULL;
@@ -51,7 +51,8 @@ static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str tex
     return span;
 }
 
-/* Tokenized as in the middle of a text; engine_span_after adds a space prefix where it belongs. */
+/* Tokenizes as in the middle of a text; engine_span_after adds the space prefix if one is
+ * needed. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
     return span_make(engine, kind, text, false, NULL);
 }

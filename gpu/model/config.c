@@ -20,7 +20,7 @@ typedef struct family {
     bool qkv_bias, qk_norm, fused;
     int norope_step;
     bool gemma;     /* embeddings multiplied by sqrt(n_embd); GELU */
-    bool post_norm; /* as the next two: see model_config */
+    bool post_norm; /* this and the next two: see model_config */
     int window_period;
     bool window_first;
     /* defaults for files without these keys */
@@ -79,7 +79,8 @@ static bool has_str(const reader *r, const char *name, str *out) {
     return gguf_get_str(r->g, key, out);
 }
 
-/* Reads a count from 1 to `most`; `fallback`, if not 0, for a file without the key. */
+/* Reads a count from 1 to `most`. If the file lacks the key, `fallback` is used, or if that is 0,
+ * the result is an error. */
 static int read_count(const reader *r, const char *name, int fallback, int most, int *out) {
     uint64_t v;
     if (!has_u64(r, name, &v)) {
@@ -148,8 +149,9 @@ static int read_sizes(const reader *r, model_config *c) {
 
 static const char LONG_DIVISORS[] = "rope_factors_long.weight";
 
-/* Reads Llama 3's divisors, or phi3's short ones. Which of phi3's two sets applies would depend on
- * the length of the context, and so would the bits of short prompts: the long set is not used. */
+/* Reads Llama 3's divisors, or phi3's short ones. Which of phi3's two sets applies would depend
+ * on the length of the context, and so would the bits of short prompts. So the long set is not
+ * used. */
 static int read_divisors(const reader *r, model_config *c) {
     const gguf_tensor *t = gguf_find(r->g, "rope_freqs.weight");
     if (!t)
@@ -172,8 +174,9 @@ static int read_divisors(const reader *r, model_config *c) {
     return 0;
 }
 
-/* The kind of scaling. Phi3's converter writes two sets of divisors and no kind, others a factor
- * (formerly named scale_linear) and no kind, which means linear. */
+/* Finds the kind of scaling and its factor. Phi3's converter writes two sets of divisors and no
+ * kind. Other converters may write a factor (formerly named scale_linear) and no kind, which means
+ * linear. */
 static void scaling_kind(const reader *r, str *kind, double *factor) {
     if (!has_f64(r, "rope.scaling.factor", factor))
         has_f64(r, "rope.scale_linear", factor);
@@ -233,7 +236,7 @@ static int read_positions(const reader *r, const family *f, model_config *c) {
     has_f64(r, "rope.freq_base", &c->rope_theta);
     if (c->rope_theta <= 1)
         return err_set(r->e, ERR_CORRUPT, "%s.rope.freq_base is not above 1", r->arch);
-    /* windowed layers have the base of the others, except gemma3's */
+    /* windowed layers have the same base as the other layers, except in gemma3 */
     c->rope_theta_local = strcmp(f->arch, "gemma3") == 0 ? 10000 : c->rope_theta;
     uint64_t window = (uint64_t)f->window;
     has_u64(r, "attention.sliding_window", &window);
@@ -255,7 +258,7 @@ static void read_traits(const reader *r, const family *f, model_config *c) {
     if (f->gemma) {
         c->embd_scale = sqrtf((float)c->n_embd);
         c->activation = FFN_GELU_TANH;
-        /* only the 27B models scale by the width per head, and their files do not have it */
+        /* only the 27B models scale by the width per head, and their files do not say so */
         bool big = (strcmp(f->arch, "gemma2") == 0 && c->n_layers == 46) ||
                    (strcmp(f->arch, "gemma3") == 0 && c->n_layers == 62);
         if (big)
@@ -421,14 +424,15 @@ int config_layer_window(const model_config *c, int layer) {
     return windowed ? c->window : 0;
 }
 
-/* The dimension, as a real number, that rotates `turns` times within the trained context. */
+/* Returns the dimension, as a real number, that rotates `turns` times within the trained
+ * context. */
 static double yarn_dimension(const model_config *c, double theta, double turns) {
     const double tau = 6.283185307179586;
     return c->rope_dims * log(c->yarn_context / (turns * tau)) / (2 * log(theta));
 }
 
-/* The share of pair i's trained frequency that is kept: 1 for high frequencies, 0 for wavelengths
- * over the context (YaRN, arXiv 2309.00071, section 3.2). */
+/* Returns the share of pair i's trained frequency that is kept: 1 for high frequencies, 0 for
+ * wavelengths over the context (YaRN, arXiv 2309.00071, section 3.2). */
 static double yarn_kept(const model_config *c, double theta, int i) {
     double low = fmax(0, floor(yarn_dimension(c, theta, c->yarn_beta_fast)));
     double high = fmin(c->rope_dims - 1, ceil(yarn_dimension(c, theta, c->yarn_beta_slow)));

@@ -46,7 +46,7 @@ typedef struct model_config {
     int rope_dims;                       /* <= head_dim, even; dimensions beyond are not rotated */
     double rope_theta, rope_theta_local; /* local: in layers with a window */
     rope_scaling scaling;
-    double rope_factor;  /* linear and yarn: the context is stretched by it; else 1 */
+    double rope_factor;  /* linear and yarn: the factor that stretches the context; else 1 */
     double yarn_context; /* the context the model was trained on */
     double yarn_beta_fast, yarn_beta_slow;
     double rope_magnitude;  /* the file's factor on cos and sin; see config_rope_magnitude */
@@ -56,8 +56,7 @@ typedef struct model_config {
 
     int window; /* keys a token attends to in windowed layers, its own included; 0: none windowed */
     int window_period; /* layers per period of windowed and full layers; 1: all are windowed */
-    bool
-        window_first; /* windowed in a period: the first (gemma2); else all but the last (gemma3) */
+    bool window_first; /* true: a period's first layer has the window; false: all but its last */
 } model_config;
 
 /* ERR_UNSUPPORTED: the message names the architecture or feature; ERR_CORRUPT: the key or tensor
@@ -69,10 +68,11 @@ int config_layer_window(const model_config *c, int layer); /* 0: not windowed */
 /* Fills out[rope_dims/2], with scaling and divisors: the angle of pair i at position p is p *
  * out[i]. */
 void config_rope_frequencies(const model_config *c, int layer, float *out);
-/* The factor of cos and sin: of yarn and longrope; else 1. */
+/* Returns the factor of cos and sin: 1, unless yarn or the file sets another. */
 float config_rope_magnitude(const model_config *c);
 
-/* The tensor "blk.<layer>.<name>" ("<name>" for layer < 0), or NULL when the file has none. */
+/* Returns the tensor "blk.<layer>.<name>" ("<name>" for layer < 0), or NULL if the file has
+ * none. */
 const gguf_tensor *model_tensor(const gguf *g, int layer, const char *name);
 /* out[rows * K] = rows [first, first + rows) of a matrix as f32; a vector is one row. */
 void model_tensor_rows(const gguf_tensor *t, uint64_t first, uint64_t rows, float *out);

@@ -63,9 +63,9 @@ typedef struct kv {
 typedef struct mapping {
     const uint8_t *p;
     size_t n;
-    bool mapped; /* a mapped file, with the next two; else bytes of the caller */
+    bool mapped; /* a mapped file, which has fd and opened; false: the caller's bytes */
     int fd;
-    struct stat opened; /* when it was opened */
+    struct stat opened; /* fstat when the file was opened */
 } mapping;
 
 struct gguf {
@@ -124,7 +124,7 @@ static bool read_str(parse *p, str *out) {
     return true;
 }
 
-/* The length at which a name is cut in messages. */
+/* Returns the length at which a name is cut in messages. */
 static int shown(str s) {
     return (int)BASE_MIN(s.n, (size_t)80);
 }
@@ -343,8 +343,8 @@ static int map_file(const char *path, mapping *out, err *e) {
     return rc;
 }
 
-/* Reads the shard `m`, which g then owns, and appends its tensors; the keys of the first shard are
- * those of the file. */
+/* Reads the shard `m`, which g then owns, and appends its tensors; the first shard's keys become
+ * those of the whole file. */
 static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     g->maps = mem_realloc(g->maps, sizeof *g->maps * (g->nmaps + 1));
     g->maps[g->nmaps++] = m;
@@ -492,7 +492,8 @@ void gguf_close(gguf *g) {
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Reads an integer of `type` at the unaligned p. false: another type, or over INT64_MAX. */
+/* Reads an integer of `type` at the unaligned p. false: `type` is not an integer type, or the value
+ * is over INT64_MAX. */
 static bool load_integer(uint32_t type, const uint8_t *p, int64_t *out) {
     uint64_t raw = 0;
     if (type >= VALUE_KINDS)

@@ -7,10 +7,11 @@
  *
  * Invariant: answers and KV are stored under the hash of the bytes from which they were computed.
  * Hashing gigabytes at each start would take too long, so the hash of files with a known stamp
- * comes from a record (side_file.c). It decides which stored answers are used. Before anything is
- * computed, all weights are read and hashed: a record that is forged or wrong cannot add to what is
- * stored. After each pass the stamp is compared, and if it differs the files are read again: a
- * renamed or touched file is the same one; if the bytes differ, the pass's results are dropped.
+ * comes from a record (side_file.c). This recorded hash decides which stored answers are used.
+ * Before anything is computed, all weights are read and hashed: a record that is forged or wrong
+ * cannot add to what is stored. After each pass the stamp is compared, and if it differs the files
+ * are read again: a renamed or touched file is the same one; if the bytes differ, the pass's
+ * results are dropped.
  *
  * Two changes within one tick of the file system's clock leave the same stamp. Until the tick is
  * over (identity_is_settled), a stamp is neither recorded nor taken as proof that nothing changed.
@@ -47,8 +48,8 @@ bool identity_is_settled(int64_t changed_ns, int64_t now_ns) {
     return changed_ns <= now_ns && now_ns - changed_ns > grain;
 }
 
-/* Computes the stamp of the files now, or as they were opened. false: the size of one differs from
- * its mapping's. */
+/* Computes the stamp of the files now, or as they were opened. false: the size of a file differs
+ * from the size of its mapping. */
 static bool stamp_take(const gguf *file, bool opened, hash128 *stamp, bool *settled) {
     buf b = {0};
     int64_t now = clock_ns(CLOCK_REALTIME);
@@ -155,7 +156,7 @@ static void record_keep(const file_identity *id, hash128 hash) {
         side_file_identity_write(id->cache_dir, id->path, id->stamp, hash);
 }
 
-/* Hashes the files. Their stamp must be the one from before keys and vocabulary were read. */
+/* Hashes the files. Fails if their stamp has changed since before keys and vocabulary were read. */
 static int identity_read(file_identity *id, pool *threads, err *e) {
     hash128 after;
     bool later, read = hash_files(id->file, threads, &id->hash);

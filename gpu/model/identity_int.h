@@ -18,7 +18,7 @@ typedef struct file_identity {
     hash128 stamp;                /* the files' stamp when their hash was last known to be `hash` */
     int64_t seen_ns;              /* when this stamp was first seen, by a monotonic clock */
     bool settled;                 /* any later change gives another stamp */
-    bool read; /* this process has hashed the bytes; else the hash is from a record */
+    bool read; /* this process has hashed the bytes; false: the hash is from a record */
     bool lost; /* the bytes have changed */
 } file_identity;
 
@@ -28,12 +28,12 @@ typedef struct file_identity {
  * read; ERR_CANCELLED (pool_let_cancel). */
 int identity_find(const gguf *file, const char *path, const char *cache_dir, pool *threads,
                   arena *mem, file_identity **out, err *e);
-/* Whether the files' bytes still have the hash: by their stamp, or by hashing them if that differs.
- * read: a hash from a record does not suffice. Thread-safe. The result is undefined if `threads`
- * were cancelled. */
+/* Whether the files' bytes still have the hash. Compares the stamp, and hashes the files again if
+ * the stamp differs. With `read`, also hashes them if the hash is only known from a record.
+ * Thread-safe. The result is undefined if `threads` were cancelled. */
 bool identity_unchanged(file_identity *id, pool *threads, bool read);
-/* Whether the files at `path` are those that were opened, unchanged. True as well if there are
- * none: they were deleted, not replaced. */
+/* Whether the files at `path` are those that were opened, unchanged. Also true if there are no
+ * files at `path`: the files were deleted, not replaced. */
 bool identity_same_at_path(file_identity *id, const char *path);
 /* The files' stamp now; constant for a file in memory. */
 hash128 identity_stamp(const gguf *file);

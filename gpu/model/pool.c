@@ -6,10 +6,10 @@
  *   claim  [generation:16 | tasks:24 | next:24]
  *
  * Invariant: the next job is published only when all tasks of the last one are done, so a worker
- * may read fn and ctx from claiming a task until it counts it as done. The caller does not wait for
- * workers that have claimed no task: on a busy machine it runs the whole job itself. Workers spin
- * briefly before they sleep, since a pass is hundreds of short jobs. OpenMP is not used: TSan does
- * not see its synchronization.
+ * may read fn and ctx from when it claims a task until it counts the task as done. The caller does
+ * not wait for workers that have claimed no task: on a busy machine it runs the whole job itself.
+ * Workers spin briefly before they sleep, since a pass is hundreds of short jobs. OpenMP is not
+ * used: TSan does not see its synchronization.
  */
 #include <pthread.h>
 #include <sched.h>

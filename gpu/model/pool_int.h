@@ -15,14 +15,14 @@
 typedef struct pool pool;
 typedef void (*pool_task)(void *ctx, int task, int worker);
 
-pool *pool_new(int threads); /* at least 1; fewer when the system refuses threads */
+pool *pool_new(int threads); /* threads >= 1; makes fewer if the system refuses threads */
 void pool_free(pool *p);
 int pool_threads(const pool *p);
 /* Runs a job and returns when all tasks are done. One caller at a time: sessions that share an
  * engine hold pool_lock. */
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
-/* Sets the flag of later jobs: once *cancel is true, tasks that have not begun are skipped. NULL:
- * no task is skipped. Not during a job. */
+/* Sets the cancel flag of later jobs: once *cancel is true, tasks that have not begun are skipped.
+ * NULL: no task is skipped. Must not be called during a job. */
 void pool_let_cancel(pool *p, const atomic_bool *cancel);
 /* ERR_CANCELLED if *cancel is true, so tasks may have been skipped; else 0. p may be NULL. */
 int pool_check(const pool *p, err *e);

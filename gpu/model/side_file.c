@@ -61,7 +61,7 @@ static void probe_print(buf *out, const char *precision, const side_probe *p) {
     }
 }
 
-/* Reads a line about precision p: that 'auto' means it, its rate, or its probe. */
+/* Reads a line about precision p: its rate, its probe, or that 'auto' means p. */
 static void precision_parse(llm_precision p, const char *key, const char *text, side_facts *out) {
     const char *name = llm_precision_name(p);
     if (strcmp(key, "precision") == 0 && strcmp(text, name) == 0)
@@ -162,7 +162,7 @@ static void identity_line(hash128 stamp, hash128 identity, buf *out) {
     buf_printf(out, " %016llx\n", (unsigned long long)sum);
 }
 
-/* Valid only if the file is byte for byte what would be written. */
+/* Accepts the file only if it is byte for byte what would be written. */
 bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out) {
     char name[4096], found[IDENTITY_LINE + 1];
     unsigned long long n[2];

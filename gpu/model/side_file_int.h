@@ -29,8 +29,8 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
 void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
                           double decode_tok_s);
 
-/* The hash of the model's files at `path` when they had this stamp (identity.c). One record is kept
- * per path. */
+/* Read and record the hash of the model's files at `path` when they had this stamp (identity.c).
+ * One record is kept per path. */
 bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out);
 void side_file_identity_write(const char *dir, const char *path, hash128 stamp, hash128 identity);
 

@@ -120,7 +120,8 @@ static void choice_finish(llm_session *s, request *r) {
     request_finish(s, r, LLM_FINISH_CHOICE);
 }
 
-/* An answer without logits: the backend's own, or none for a run that only counts. */
+/* Finishes a request without logits: with the backend's answer, or with none if the session only
+ * counts. */
 static void answer_finish(llm_session *s, request *r) {
     const llm_backend *backend = s->engine->backend;
     llm_finish finish = r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP;
@@ -139,10 +140,10 @@ static void answer_finish(llm_session *s, request *r) {
 
 /* ---- free text ------------------------------------------------------------------------------- */
 
-/* The length of the answer before its stop text, or SIZE_MAX: none yet. Stop texts are a newline
- * (completion format) and the request's own; leading white space is not searched. Of several, the
- * one that ends first counts, of those the longest: a rule that does not depend on how the text was
- * divided into tokens. */
+/* Returns the length of the answer before its stop text; SIZE_MAX: there is no stop text yet. Stop
+ * texts are a newline (completion format) and the request's own; leading white space is not
+ * searched. If several occur, the one that ends first counts; if several end there, the longest of
+ * them. This rule does not depend on how the text was divided into tokens. */
 static size_t text_stop(const request *r) {
     static const str newline = {"\n", 1};
     size_t from = 0, at = SIZE_MAX, end = SIZE_MAX;
@@ -203,7 +204,8 @@ static void text_token(llm_session *s, request *r, const pass_want *want) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Takes the likeliest allowed token. Ends without another pass where only END is allowed next. */
+/* Takes the likeliest allowed token. If only END may follow, the answer ends without another
+ * pass. */
 static void number_token(llm_session *s, request *r, const float *logits, int count) {
     const guide_state *state = &r->guide->states[r->state];
     llm_sampling greedy = {0};
@@ -229,7 +231,7 @@ static void number_token(llm_session *s, request *r, const float *logits, int co
 
 /* ---- literals -------------------------------------------------------------------------------- */
 
-/* Removes a segment whose children are finished, then its parents if they are too. */
+/* Removes a segment if its children are finished, then each parent whose children are finished. */
 static void segment_finish(llm_session *s, request *r, int segment) {
     while (segment >= 0 && r->segment_children[segment] == 0) {
         int parent = r->guide->segments[segment].parent;
@@ -261,7 +263,8 @@ static void top_keep(request *r, const pass_want *want) {
     memcpy(r->top_tokens, want->top_ids, sizeof(llm_token) * top);
 }
 
-/* Whether logits are finite: all of a list of ids; the largest, or any, of the whole vocabulary. */
+/* Whether the logits are sound. Those of a list of ids must all be finite. Of the whole vocabulary,
+ * the largest must be finite, or, if all were asked for, at least one. */
 static bool want_is_sound(const pass_want *want) {
     if (want->ids == NULL && want->top > 0)
         return isfinite(want->logits[0]);

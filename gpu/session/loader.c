@@ -19,7 +19,7 @@ typedef struct load {
 } load;
 
 typedef struct page {
-    void *plain; /* memory of our own, where the backend has no page; or NULL */
+    void *plain; /* plain memory, if the backend has no page; else NULL */
     void *at;    /* the block's bytes */
 } page;
 
@@ -31,10 +31,10 @@ struct loader {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wanted,
-        done; /* a block or a page became available to the thread; one was read */
+        done; /* wanted: the thread has a new block or page; done: a block was read */
     bool stop;
     load ring[LOADS];
-    uint64_t asked, next; /* last number given out; last number the thread has come to */
+    uint64_t asked, next; /* last number given out; last number the thread has looked at */
     int coming;           /* entries in LOAD_COMING */
     double read_ms;       /* time of reading `reads` blocks that the store had */
     uint64_t reads;
@@ -51,7 +51,7 @@ static void page_free(loader *l, int index) {
     pthread_cond_signal(&l->wanted);
 }
 
-/* Frees the entry; one that is being read is freed when that ends. */
+/* Frees the entry. An entry that is being read is freed when the read ends. */
 static void entry_forget(loader *l, load *e) {
     if (e->state == LOAD_READING) {
         e->unwanted = true;
@@ -65,7 +65,8 @@ static void entry_forget(loader *l, load *e) {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* The page's memory. The backend returns its page once the last transfer from it has ended. */
+/* Returns the page's memory. The backend first waits until the last transfer from its page has
+ * ended. */
 static void *page_memory(loader *l, int index) {
     const llm_backend *backend = l->engine->backend;
     page *p = &l->pages[index];
@@ -77,7 +78,7 @@ static void *page_memory(loader *l, int index) {
     return p->at;
 }
 
-/* The next entry to read, or NULL. */
+/* Returns the next entry to read, or NULL. */
 static load *entry_next(loader *l) {
     while (l->next < l->asked) {
         load *e = entry(l, ++l->next);
@@ -161,7 +162,8 @@ void loader_free(loader *l) {
 
 /* ---- asking and taking ----------------------------------------------------------------------- */
 
-/* At most half of the ring, so that an entry is remembered while as many more are asked for. */
+/* Returns at most half of the ring, so that an entry is still remembered when this many more blocks
+ * have been asked for. */
 int loader_room(loader *l) {
     pthread_mutex_lock(&l->mutex);
     int room = LOADS / 2 - l->coming;
@@ -184,7 +186,7 @@ uint64_t loader_ask(loader *l, const llm_kv_id *id) {
     return number;
 }
 
-/* The entry with this number, if it still is of the block with this key; or NULL. */
+/* Returns the entry with this number if it still belongs to the block with this key, else NULL. */
 static load *entry_find(loader *l, uint64_t number, hash128 key) {
     load *e = entry(l, number);
     bool known = number > 0 && number <= l->asked && l->asked - number < LOADS;

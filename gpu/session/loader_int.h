@@ -6,9 +6,9 @@
  *
  * Each block asked for gets a number; the last LOADS numbers are remembered, in a ring. The thread
  * reads into pages of one block's size: the backend's (pinned memory, sent to the card without
- * another copy) or plain memory. A block that is taken before the thread has begun to read it is
- * left to the caller, so nobody waits for a free page. Ownership: the session owns the loader; the
- * backend's session data own the pages. All functions are called on the session's thread.
+ * another copy) or plain memory. If a block is taken before the thread has begun to read it, the
+ * caller reads it, so that nobody waits for a free page. Ownership: the session owns the loader;
+ * the backend's session data own the pages. All functions are called on the session's thread.
  */
 #ifndef KVASIR_LOADER_INT_H
 #define KVASIR_LOADER_INT_H
@@ -30,14 +30,14 @@ typedef struct loader loader;
 /* NULL: the system refuses a thread; blocks are then read when they are needed. */
 loader *loader_new(llm_engine *engine, void *work, const llm_kv_store *store, size_t block_bytes);
 void loader_free(loader *l); /* NULL is fine; waits for the block being read */
-/* The number of blocks that may be asked for now. */
+/* Returns the number of blocks that may be asked for now. */
 int loader_room(loader *l);
 /* Asks for a block, within loader_room, and returns its number, from 1. */
 uint64_t loader_ask(loader *l, const llm_kv_id *id);
 load_state loader_status(loader *l, uint64_t number, hash128 key);
-/* Takes a block and forgets it. LOAD_HERE: it was copied, or sent, to the session's `block`, after
- * waiting for it if it was being read. LOAD_MISSING: the store does not have it. LOAD_UNKNOWN: the
- * caller has to read it. */
+/* Takes a block and forgets it. If the thread is reading the block, waits until it has. LOAD_HERE:
+ * the block was copied, or is being sent, to the session's `block`. LOAD_MISSING: the store does
+ * not have it. LOAD_UNKNOWN: the caller has to read it. */
 load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block);
 /* Adds the time spent reading blocks that the store had, and their number. */
 void loader_times(loader *l, double *ms, uint64_t *blocks);

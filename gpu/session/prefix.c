@@ -45,7 +45,7 @@ static void index_add(prefix_tree *t, prefix_node *node) {
     ARRAY_PUSH(t->nodes, t->nnodes, t->nodes_cap, node);
 }
 
-/* The last node takes over the number that becomes free. */
+/* Removes a node from the index; the last node takes over its number. */
 static void index_remove(prefix_tree *t, prefix_node *node) {
     prefix_node *last = t->nodes[--t->nnodes];
     hash_index_remove(&t->index, node_slot(t, node));
@@ -152,7 +152,8 @@ static void node_free(prefix_node *node) {
     free(node);
 }
 
-/* Both halves of a resident node keep their blocks; a block that is cut in two belongs to both. */
+/* Both halves of a resident node keep their blocks; a block that is cut in two belongs to both
+ * halves. */
 static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower) {
     int cut = lower->start;
     upper->first_block = lower->first_block;
@@ -180,7 +181,7 @@ static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
     prefix_node *upper = node_new(node->tokens, at, at, node->start);
     child_replace(node, upper);
     upper->number =
-        node->number; /* and the slot in the index: parent and first token are the same */
+        node->number; /* the slot in the index stays: parent and first token are the same */
     t->nodes[upper->number] = upper;
     upper->pending = node->pending;
     upper->waiting = node->waiting;

@@ -21,9 +21,9 @@
  * node (decoded tokens, literals) is not in the lookup index and is never split.
  *
  * Eviction: when blocks run out, the evictable node with the lowest retention score loses its
- * blocks, leaves before parents. The score is the one of the cache on disk (retention_score): how
- * often the node is wanted, what one of its blocks costs to compute or to read again, and how long
- * ago it was used. A request not yet answered counts far more than one that was.
+ * blocks, leaves before parents. The cache on disk uses the same score (retention_score): how often
+ * the node is wanted, what one of its blocks costs to compute or to read again, and how long ago it
+ * was used. An unanswered request counts far more than an answered one.
  */
 #ifndef KVASIR_PREFIX_INT_H
 #define KVASIR_PREFIX_INT_H
@@ -78,8 +78,8 @@ typedef struct prefix_tree {
     size_t nheap, heap_cap;
     bool first_in_first_out; /* evict the oldest node, whatever its score */
     uint64_t clock;          /* advances by a node's blocks at each use */
-    double read_cost;        /* of reading a block from the store; computing one costs 1 */
-    uint64_t evicted;        /* blocks, so far */
+    double read_cost;        /* cost of reading a block from the store; computing one costs 1 */
+    uint64_t evicted;        /* number of blocks evicted so far */
 
     int nblocks;
     int32_t *refs;       /* per block: nodes that own it; 0: the block is free */
@@ -93,20 +93,21 @@ typedef struct prefix_tree {
     prefix_node **cursor; /* a pointer to a node, moved to the parent when that node is removed */
 } prefix_tree;
 
-/* A tree over blocks 0 .. blocks - 1. */
+/* Makes an empty tree over blocks 0 .. blocks - 1. */
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor);
 void prefix_free(prefix_tree *t);
 
-/* The node that ends exactly after tokens[count]: found, split off, or new. No counter of the path
- * changes. */
+/* Returns the node that ends exactly after tokens[count]: an existing node, one split off, or a new
+ * one. Changes no counter on the path. */
 prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count);
-/* A new private child of `parent` with a copy of the tokens and room for `capacity`. */
+/* Adds a private child of `parent` with a copy of the tokens and room for `capacity`. */
 prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens,
                                 int count, int capacity);
 /* Adds to the counters of a node and of all nodes above it; pending > 0 also counts as fanout. */
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
 
-/* How often a node is wanted: once per prompt so far, PREFIX_CERTAIN times per unanswered one. */
+/* Returns how often a node is wanted: each prompt so far counts once, each unanswered prompt
+ * PREFIX_CERTAIN times more. */
 enum { PREFIX_CERTAIN = 1024 };
 static inline int prefix_node_wanted(const prefix_node *node) {
     return node->fanout + PREFIX_CERTAIN * (node->pending + node->users);
@@ -118,30 +119,30 @@ uint32_t prefix_life(const void *tree, int32_t block);
 /* Allocates blocks for the tokens of `node` and `extra` more; its parents are resident. Evicts as
  * needed. false: there is no room, or the node has users and most_used would be exceeded. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
-/* Frees the node's blocks; it has no resident children and no users. */
+/* Frees the blocks of a node that has no resident children and no users. */
 void prefix_evict(prefix_tree *t, prefix_node *node);
 /* Evicts every node without users. */
 void prefix_evict_unused(prefix_tree *t);
-/* Removes `node`, then its parents, up to the first node that has children, pending requests or
- * users, or is resident and to be kept: because of its `keep`, with keep_shared if more than one
- * prompt passed through it, with keep_all in any case. */
+/* Removes `node`, then its parents. Stops at the first node that has children, pending requests or
+ * users, or that is resident and kept. Private nodes are not kept. Other nodes are kept if keep_all
+ * or their `keep` is set, or if keep_shared is set and more than one prompt passed through them. */
 void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all);
 /* Removes a private node that has no children. */
 void prefix_remove_private(prefix_tree *t, prefix_node *node);
 /* Records a use of the node, if it is resident. */
 void prefix_touch(prefix_tree *t, prefix_node *node);
 
-/* The next node of a depth-first walk over the tree; below = false: skips the nodes below `node`.
- * NULL at the end. */
+/* Returns the next node of a depth-first walk over the tree, or NULL at the end. Skips the nodes
+ * below `node` if `below` is false. */
 prefix_node *prefix_next(const prefix_node *node, bool below);
 /* Copies the tokens at positions [from, from + count) of the node's path. */
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out);
-/* Number of the node's blocks, from start/32 on, that are full at its end. */
+/* Returns how many of the node's blocks, from start/32 on, are full at its end. */
 int prefix_full_blocks(const prefix_node *node);
 /* Fills node->keys and those of its parents. A key is the hash of (parent block's key, the block's
  * tokens); the first block's parent key is `seed`. */
 void prefix_make_keys(prefix_node *node, hash128 seed);
-/* The key of block b of the node's path; b = -1: the seed. */
+/* Returns the key of block b of the node's path; for b = -1, the seed. */
 hash128 prefix_key(const prefix_node *node, int b, hash128 seed);
 
 #endif

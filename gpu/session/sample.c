@@ -4,7 +4,8 @@
  * A draw is made among candidates, sorted by descending logit, then by id, with the weights of
  * sample_weight_int.h. Invariant: the result is a pure function of the arguments, with (seed, step)
  * as the only randomness, so it does not depend on the batch. A draw from the largest logits and
- * the total weight gives the same token as one from all logits, or says that they do not decide it.
+ * the total weight gives the same token as a draw from all logits, or reports that more logits are
+ * needed.
  */
 #include <stdlib.h>
 
@@ -30,7 +31,8 @@ static int by_logit(const void *a, const void *b) {
     return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : x->id - y->id;
 }
 
-/* In [0, 1). A full hash, so that the steps of one seed are independent for practical purposes. */
+/* Returns a number in [0, 1). It is a full hash, so that the steps of one seed are independent for
+ * practical purposes. */
 static double uniform(uint64_t seed, int step) {
     uint64_t key[2] = {seed, (uint64_t)step};
     return (double)(hash64(key, sizeof key, 0) >> 11) * 0x1p-53;
@@ -40,7 +42,7 @@ static double uniform(uint64_t seed, int step) {
 typedef struct cut {
     int kept;
     uint64_t weight; /* total of the kept candidates */
-    bool found; /* they end by top_k, top_p or min_p, or no other has weight; not by the list */
+    bool found;      /* a limit or the total weight ends them, not the end of the list */
 } cut;
 
 static bool top_p_reached(const llm_sampling *s, uint64_t weight, uint64_t total) {
@@ -62,8 +64,8 @@ static cut candidates_cut(const candidate *c, int count, const llm_sampling *s, 
     return at;
 }
 
-/* The candidate drawn; -1: the draw falls on a candidate beyond the `count` known ones, or the
- * limit of top_k, top_p or min_p lies beyond them. */
+/* Draws a token. -1: the `count` known candidates do not suffice, because the draw, or the cut of
+ * top_k, top_p or min_p, lies beyond them. */
 static int candidates_draw(const candidate *c, int count, const llm_sampling *s, uint64_t total,
                            uint64_t seed, int step) {
     cut end = candidates_cut(c, count, s, total);

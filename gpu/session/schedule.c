@@ -29,8 +29,8 @@ static void pass_row_add(llm_session *s, llm_token token, int position, const in
     ARRAY_PUSH(s->pass.rows, s->pass.nrows, s->rows_cap, row);
 }
 
-/* Wants the logits of `ids` after the pass's last row; ids NULL: of the whole vocabulary, all
- * `count` of them or, with top > 0, the `top` largest. */
+/* Asks for logits after the pass's last row: those of the `count` tokens `ids`, or of the whole
+ * vocabulary if `ids` is NULL. With top > 0, asks only for the `top` largest. */
 static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count,
                           int top) {
     pass_want want = {.row = s->pass.nrows - 1, .ids = ids, .count = count, .top = top};
@@ -64,12 +64,13 @@ static int rows_left(const llm_session *s) {
 /* Limits of reading ahead: blocks asked for and nodes visited per pass; blocks of one node. */
 enum { AHEAD_BLOCKS = 128, AHEAD_NODES = 512, AHEAD_NODE = 32 };
 
-/* The next node of the walk, which skips nodes below which no request waits. */
+/* Returns the next node of the walk. Skips the nodes below `node` if no request waits there. */
 static prefix_node *walk_next(const prefix_node *node) {
     return prefix_next(node, node->waiting > 0);
 }
 
-/* The first node at or below `node` with a request of its own; node->waiting > 0. */
+/* Returns the first node at or below `node` that has a request of its own. Requires node->waiting >
+ * 0. */
 static prefix_node *first_waiting(prefix_node *node) {
     while (node->first == NULL) {
         node = node->first_child;
@@ -79,7 +80,7 @@ static prefix_node *first_waiting(prefix_node *node) {
     return node;
 }
 
-/* Has the loader read the node's leading blocks, up to the first that the store does not have.
+/* Makes the loader read the node's leading blocks, up to the first that the store does not have.
  * Returns how often the store was asked. */
 static int node_prefetch(llm_session *s, prefix_node *node) {
     const llm_kv_store *store = &s->options.store;
@@ -98,7 +99,7 @@ static int node_prefetch(llm_session *s, prefix_node *node) {
     return most;
 }
 
-/* Has the loader read the blocks of the next requests while this pass runs. */
+/* Makes the loader read the blocks of the next requests while this pass runs. */
 static void read_ahead(llm_session *s) {
     if (s->loader == NULL || !session_store_pays(s))
         return;
@@ -119,8 +120,9 @@ static void predict_blocks(llm_session *s, const prefix_node *node, int from, in
         ARRAY_PUSH(s->pass.next, s->pass.nnext, s->next_cap, node->table[b]);
 }
 
-/* Lists the blocks of the next prompts in pass.next, as many as the device holds beside those of
- * live requests: where KV may be in host memory, the backend fetches them early. */
+/* Lists the blocks of the next prompts in pass.next, up to the number that the device holds beside
+ * the blocks of live requests. If KV may be in host memory, the backend fetches the listed blocks
+ * early. */
 static void predict_next_blocks(llm_session *s) {
     if (s->options.reuse != LLM_REUSE_TREE || s->device_blocks == s->tree.nblocks)
         return;
@@ -138,7 +140,7 @@ static void predict_next_blocks(llm_session *s) {
             predict_blocks(s, node, node->first_block, most);
 }
 
-/* Whether no block of the node's path is still being read by the loader. */
+/* Whether the loader has read all blocks of the node's path that it was asked for. */
 static bool path_ready(llm_session *s, const prefix_node *node) {
     for (; node->parent != NULL && node->table == NULL; node = node->parent) {
         for (int i = 0; i < node->nloads; i++) {
@@ -151,7 +153,8 @@ static bool path_ready(llm_session *s, const prefix_node *node) {
     return true;
 }
 
-/* The next node with a request whose path is ready; NULL: none within AHEAD_NODES. */
+/* Returns the next node that has a request and whose path is ready; NULL: none within
+ * AHEAD_NODES. */
 static prefix_node *node_ready(llm_session *s, prefix_node *node) {
     for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node))
         if (node->first != NULL && (node->prefetched || node->table != NULL) && path_ready(s, node))
@@ -159,7 +162,8 @@ static prefix_node *node_ready(llm_session *s, prefix_node *node) {
     return NULL;
 }
 
-/* Loads the node's i-th block: from the loader, or, if that has not read it, from the store. */
+/* Loads the node's i-th block: from the loader, or from the store if the loader has not read it.
+ * false: the store does not have the block. */
 static bool load_block(llm_session *s, prefix_node *node, int i) {
     const llm_kv_store *store = &s->options.store;
     int32_t block = node->table[node->first_block + i];
@@ -179,8 +183,8 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
     return true;
 }
 
-/* Loads the leading full blocks of a node that has just become resident. Returns the number of its
- * tokens whose KV they hold. */
+/* Loads the leading full blocks of a node that has just become resident. Returns the number of the
+ * node's tokens whose KV these blocks hold. */
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
     if (s->options.store.get == NULL || !s->runs_model || node->is_private ||
@@ -191,7 +195,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     int full = prefix_full_blocks(node);
     while (loaded < full && load_block(s, node, loaded))
         loaded++;
-    if (node->nloads > loaded) /* after a missing block the others are of no use */
+    if (node->nloads > loaded) /* blocks after a missing one cannot be used */
         loader_drop(s->loader, node->load_from + (uint64_t)loaded, node->nloads - loaded);
     node->nloads = 0;
     node->loaded_blocks = node->stored_blocks = loaded;
@@ -201,8 +205,8 @@ static int load_blocks(llm_session *s, prefix_node *node) {
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-/* Makes a node resident, loads what the store has of it, and has the shared part of its first block
- * copied from its parent. false: no blocks. */
+/* Makes a node resident, loads those of its blocks that the store has, and schedules a copy of the
+ * part of its first block that it shares with its parent. false: it could not get blocks. */
 static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
     if (!prefix_make_resident(&s->tree, node, extra))
         return false;
@@ -268,8 +272,8 @@ static void last_row_ensure(llm_session *s, request *r) {
     s->figures.computed_tokens++;
 }
 
-/* Wants the logits of the next token of free text: greedy, the largest; for a draw, the largest few
- * if the backend adds the weight of all, else all. */
+/* Asks for the logits of the next token of free text. Greedy: only the largest. A draw: the largest
+ * few if the backend can add up the weights of all tokens, else all. */
 static void text_want(llm_session *s, request *r) {
     const llm_sampling *q = &r->sampling;
     int vocab = s->engine->info.vocab, most = BASE_MIN((int)PASS_DRAW, vocab), top = 1;
@@ -328,8 +332,8 @@ static placed segments_place(llm_session *s, request *r) {
     return PLACED;
 }
 
-/* Room for decoded tokens after the prompt; none for CHOICE, whose segments have their own
- * nodes. */
+/* Returns the room for decoded tokens after the prompt: none for CHOICE, whose segments have their
+ * own nodes. */
 static int answer_room(const llm_session *s, const request *r) {
     bool decodes = s->runs_model && r->raw == NULL && !request_is_choice(r);
     return decodes ? request_answer_tokens(r) : 0;
@@ -369,7 +373,7 @@ static placed prompt_place(llm_session *s, request *r) {
     return segments_place(s, r);
 }
 
-/* Adds the row of the last decoded token, or of the prompt's last token where the first draw is
+/* Adds the row of the last decoded token, or of the prompt's last token if the first draw is
  * repeated with all logits. */
 static void token_place(llm_session *s, request *r) {
     const prefix_node *last = r->tail->count > 0 ? r->tail : r->end;
@@ -419,8 +423,9 @@ request *schedule_take_waiting(llm_session *s) {
     return root->waiting > 0 ? node_take(first_waiting(root)) : NULL;
 }
 
-/* `node` if none of its KV is still being read; else the next node that is ready; else NULL if the
- * pass is a quarter full and may run first; else `node`, whose KV is then waited for. */
+/* Chooses the next node. `node` is chosen if its KV has been read, else the next ready node. If
+ * none is ready: NULL if the pass is a quarter full, so that the pass runs first; otherwise `node`,
+ * and the caller waits for its KV. */
 static prefix_node *node_or_ready_one(llm_session *s, prefix_node *node) {
     if (node->table == NULL && !node->prefetched)
         read_ahead(s);
@@ -432,7 +437,8 @@ static prefix_node *node_or_ready_one(llm_session *s, prefix_node *node) {
     return ready != NULL || busy ? ready : node;
 }
 
-/* The next request of the depth-first walk; NULL: none, or the pass should run first. */
+/* Takes the next request of the depth-first walk. NULL: there is none, or the pass should run
+ * first. */
 static request *next_in_tree(llm_session *s) {
     prefix_node *node = s->cursor;
     while (node != NULL && node->waiting == 0)
@@ -477,7 +483,8 @@ static uint64_t request_seed(const llm_session *s, const request *r) {
     return hash64(s->scratch, sizeof(llm_token) * (size_t)r->prompt_tokens, r->sampling.seed);
 }
 
-/* Moves a request from the queue into the tree. NONE: as a private node, which is not shared. */
+/* Moves a request from the queue into the tree. With LLM_REUSE_NONE, its prompt becomes a private
+ * node, which is not shared. */
 static request *request_enter(llm_session *s) {
     request *r = list_pop(&s->queue);
     int n = prompt_flatten(s, r);
@@ -516,8 +523,8 @@ static void live_add(llm_session *s, request *r) {
     r->live = true;
 }
 
-/* Restarts a prompt that does not fit beside the nodes on its path, which each waste part of a
- * block: as one private node, with all others evicted. */
+/* Restarts a prompt that does not fit because each node on its path wastes part of a block. The
+ * prompt becomes one private node, and all unused nodes are evicted. */
 static void request_isolate(llm_session *s, request *r) {
     answer_nodes_release(s, r);
     prefix_count(&s->tree, r->end, -1, 0, -1);

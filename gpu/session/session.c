@@ -11,7 +11,7 @@
 
 #include "session_int.h"
 
-/* MOST_TOKENS: the most of a prompt, and of an answer, so that their sum is an int. */
+/* MOST_TOKENS: maximum length of a prompt, and of an answer; the sum of both still fits an int. */
 enum { DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32, MOST_TOKENS = (1 << 30) - 1 };
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static int refuse_memory(size_t given, size_t need, const char *what, err *e) {
     return ERR_LIMIT;
 }
 
-/* Cancelling waits for the end of a pass: its tokens are limited to about a second's work. */
+/* Cancelling waits for the end of a pass, so a pass gets about a second's work. */
 static int default_pass_tokens(const llm_engine *engine) {
     static const double least = 128, pass_seconds = 1;
     double most = engine->backend->pass_tokens, rate = engine->info.prefill_tok_s;
@@ -82,15 +82,15 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     return 0;
 }
 
-/* Blocks for the requests known so far if they share nothing, with two more each for its answer and
- * its last, partly filled block. */
+/* Estimates the blocks that the requests so far need if they share nothing. Each request gets two
+ * more, for its answer and for its last, partly filled block. */
 static int likely_blocks(const llm_session *s) {
     uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->figures.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
 }
 
-/* Allocates the backend's session data at the first pass: if all answers are stored, there
- * is none. */
+/* Allocates the backend's session data at the first pass: if all answers are stored, no pass runs
+ * and nothing is allocated. */
 static int work_begin(llm_session *s, err *e) {
     if (s->failed)
         return err_set(e, ERR_INTERNAL,
@@ -124,7 +124,7 @@ static void list_free(request_list *list) {
         request_free(r);
 }
 
-/* Adds what is done of a prompt that has no answer yet. */
+/* Adds the tokens computed or loaded so far of a prompt that has no answer yet. */
 static void count_begun(const request *r, llm_figures *st) {
     int begun = BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
     st->prompt_tokens += (uint64_t)begun;
@@ -195,7 +195,7 @@ static bool needs_bos(const llm_engine *engine, const llm_request *q) {
     return first->count == 0 || first->tokens[0] != engine->bos;
 }
 
-/* Retains the request's spans, with SentencePiece's space added where it belongs. */
+/* Retains the request's spans, with SentencePiece's space added where it is needed. */
 static void spans_attach(const llm_engine *engine, request *r, const llm_request *q) {
     llm_token last = -1; /* no token so far */
     r->nspans = q->nspans;
@@ -214,8 +214,8 @@ static int spans_tokens(llm_span *const *spans, int count) {
     return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64); /* 64: for BOS and the guide's prefix */
 }
 
-/* The field to remove first: the longest of those that the question does not name, else the longest
- * of all. -1: only one is left, which stays. */
+/* Returns the field to remove first: the longest field that the question does not name, or, if it
+ * names all, the longest of all. -1: only one field is left, which stays. */
 static int field_to_drop(const request *r, const bool *named) {
     int best = -1, fields = 0;
     for (int i = 0; i < r->nspans; i++) {
@@ -266,8 +266,8 @@ int request_answer_tokens(const request *r) {
                                 : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
 }
 
-/* The most tokens of a prompt with its answer. Streaming attention is not limited to the
- * context. */
+/* Returns the maximum number of tokens of a prompt with its answer. Streaming attention is not
+ * limited to the context. */
 static int context_limit(const llm_session *s) {
     const llm_model_info *info = &s->engine->info;
     return info->attention == LLM_ATTENTION_STREAMING ? (int)MOST_TOKENS : info->context;
@@ -558,7 +558,7 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
 
 enum { PREFIX_TEXT_BYTES = 200, PREFIX_TEXT_TOKENS = 64 };
 
-/* Fills best with the `capacity` shared nodes of largest fanout, largest first. */
+/* Fills best with up to `capacity` shared nodes, largest fanout first. Returns their number. */
 static int widest_nodes(const prefix_node *root, const prefix_node **best, int capacity) {
     int n = 0;
     for (const prefix_node *node = root; node != NULL; node = prefix_next(node, true)) {

@@ -37,7 +37,7 @@ typedef struct request {
 
     bool live;
     bool arrived;      /* the prompt's last token is in the current pass or an earlier one */
-    bool wants_all;    /* the largest logits did not decide the draw: run its row again for all */
+    bool wants_all;    /* a draw needs more than the largest logits: its row runs again */
     prefix_node *end;  /* where the prompt ends in the tree */
     prefix_node *tail; /* private child of `end`: the tokens decoded so far */
 
@@ -69,7 +69,7 @@ typedef struct request {
 static inline bool request_is_choice(const request *r) {
     return r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE;
 }
-/* The most tokens that the request's answer adds to its prompt. */
+/* Returns the maximum number of tokens that the answer adds to the prompt. */
 int request_answer_tokens(const request *r);
 
 /* What a want's logits are for; values from 0 on are branches of the request's guide. */
@@ -121,7 +121,7 @@ struct llm_session {
 
     llm_token *scratch; /* the tokens of one prompt */
     int scratch_cap;
-    int most_blocks;     /* the most blocks in use so far */
+    int most_blocks;     /* maximum number of blocks in use so far */
     int device_blocks;   /* blocks that fit the device: the limit for live requests */
     void *block_bytes;   /* one KV block, to and from the store */
     size_t block_size;   /* bytes of a KV block */
@@ -136,10 +136,11 @@ struct llm_session {
     bool unsound; /* a pass produced logits that are NaN or infinite */
 };
 
-/* Whether storing and reading blocks saves time: not if computing a block is faster than reading it
- * from a disk, unless the store keeps all blocks or the session is there to fill it. */
+/* Whether blocks are stored and read. They are not if computing a block is faster than reading it
+ * from a disk, unless the store keeps all blocks or the session only fills it (warm_only). */
 bool session_store_pays(const llm_session *s);
-/* The identity of the node's i-th own block, from start/32 on; node->keys are made. */
+/* Fills *id with the identity of the node's i-th own block, from start/32 on. Requires
+ * node->keys. */
 void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_id *id);
 
 /* ---- schedule.c */
@@ -159,7 +160,7 @@ request *schedule_take_waiting(llm_session *s);
 void schedule_release(llm_session *s, request *r);
 
 /* ---- answer.c */
-/* Hands the pass's logits to their requests and finishes the answers that they complete. */
+/* Gives the pass's logits to their requests and finishes the answers that are now complete. */
 void session_take_logits(llm_session *s);
 void request_free(request *r); /* NULL is fine */
 /* Resets the answer's state, for a prompt that is placed anew. */
@@ -168,12 +169,12 @@ void list_push(request_list *list, request *r);
 request *list_pop(request_list *list); /* NULL: empty */
 
 /* ---- sample.c */
-/* Picks a token from logits[count]. Greedy: the first of the largest. A draw depends on (seed,
- * step, logits) alone; `step` is the number of the answer's token. */
+/* Picks a token from logits[count]. Greedy: the first of the largest. A draw depends only on (seed,
+ * step, logits); `step` is the number of the answer's token. */
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step);
 /* The same draw from the `count` (<= PASS_DRAW) largest logits in descending order, their tokens
- * and the total weight of the vocabulary. -1: they do not decide the draw. */
+ * and the total weight of the vocabulary. -1: the draw needs more logits. */
 int sample_likeliest(const float *logits, const llm_token *ids, int count, uint64_t total,
                      const llm_sampling *sampling, uint64_t seed, int step);
 

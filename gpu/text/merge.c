@@ -2,8 +2,9 @@
  * merge.c - the merge loop of byte-pair encoding (BPE), over a hash table of pairs.
  *
  * Invariant: the result is that of merging the pair of lowest rank, the leftmost of equals, until
- * none is left. Both loops below give it: short pieces (words) are scanned for the best pair each
- * time; long ones (CJK runs, SentencePiece text) use a heap, so that no input takes quadratic time.
+ * no pair is left. Both loops below give this result: short pieces (words) are scanned for the best
+ * pair each time; long ones (CJK runs, SentencePiece text) use a heap, so that no input takes
+ * quadratic time.
  *
  *   slots  [left | right | rank | merged] …   16 bytes each, open addressing, at most half full;
  *                                             a left of -1 is an empty slot
@@ -63,7 +64,7 @@ void merge_table_free(merge_table *m) {
     free(m);
 }
 
-/* The pair's slot, or the empty one where it would go. */
+/* Returns the pair's slot, or the empty slot where the pair would go. */
 static pair *find(const merge_table *m, int32_t left, int32_t right) {
     size_t i = pair_slot(left, right) & m->mask;
     while (m->slots[i].left >= 0 && (m->slots[i].left != left || m->slots[i].right != right))
@@ -129,7 +130,7 @@ static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
 typedef struct candidate {
     uint32_t rank;
     uint32_t at;         /* index of the left symbol; equal ranks merge in this order */
-    int32_t left, right; /* ids when it was added: skipped if they have changed since */
+    int32_t left, right; /* ids when the candidate was added; it is skipped if they changed */
 } candidate;
 
 static inline bool merges_before(const merge_table *m, candidate a, candidate b) {
@@ -150,8 +151,7 @@ static void candidate_add(const merge_table *m, candidate *heap, size_t *n, cons
 
 static size_t merge_long(const merge_table *m, int32_t *ids, size_t n) {
     uint32_t *next = mem_alloc(2 * n * sizeof *next), *previous = next + n;
-    /* n - 1 candidates at first, and at most two more per merge, of which there are n - 1 at
-     * most */
+    /* n - 1 candidates at first, and at most two more per merge; there are at most n - 1 merges */
     candidate *heap = mem_alloc(3 * n * sizeof *heap);
     size_t queued = 0;
     for (uint32_t i = 0; i < n; i++) {

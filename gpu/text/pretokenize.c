@@ -28,7 +28,8 @@
     LEAD "[" UPPER "]*[" LOWER "]+" suffix "|" LEAD "[" UPPER "]+[" LOWER "]*" suffix
 
 #define GPT2 SUFFIX "| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" BLANKS
-/* GPT-2's pattern sees the text between digits, so spaces before a digit are at its end. */
+/* GPT-2's pattern sees the text between digits, so spaces before a digit are at the end of such a
+ * text. */
 #define DIGITS_GPT2                                                                                \
     SUFFIX "| ?\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]+(?![^" SPACE                 \
            "\\p{N}])|[" SPACE "]+"
@@ -126,7 +127,8 @@ bool pretokenizer_adds_bos(const pretokenizer *p) {
 
 /* ---- walking -------------------------------------------------------------------------------- */
 
-/* Bytes of the code point at `at`, 0 if it is invalid there. */
+/* Returns the number of bytes of the code point at `at`, or 0 if the text is not valid UTF-8
+ * there. */
 static size_t valid_step(str text, size_t at) {
     if ((signed char)text.p[at] >= 0)
         return 1;
@@ -146,7 +148,7 @@ void pieces_close(pieces *w) {
     pcre2_match_data_free(w->match);
 }
 
-/* The length of the piece at w->at, within the valid run. */
+/* Returns the length of the piece at w->at, within the run of valid UTF-8. */
 static size_t match_piece(pieces *w) {
     PCRE2_SPTR subject = (PCRE2_SPTR)w->text.p;
     /* pieces_next checked the run; without the flag every call would check it again */
@@ -164,7 +166,7 @@ static size_t match_piece(pieces *w) {
     return valid_step(w->text, w->at);
 }
 
-/* Length of the run from `at` on that is valid, or invalid, UTF-8. */
+/* Returns the length of the run of valid UTF-8, or of invalid bytes, that starts at `at`. */
 static size_t run_bytes(str text, size_t at, bool valid) {
     size_t end = at;
     while (end < text.n) {

@@ -2,11 +2,11 @@
  * tokenizer.c - loads a vocabulary; finds special tokens in text and encodes the rest as BPE or
  * SentencePiece; decodes.
  *
- * Invariant: text from data (parse_special false) never becomes a guarded token: it is not searched
- * for them, and merging cannot produce them. Guarded are control tokens, tokens that end an answer,
- * and the markup of the file's chat template, even if a converter marked it as user-defined. Other
- * user-defined tokens (runs of line breaks, HTML tags of gemma) are ordinary text, found before any
- * splitting.
+ * Invariant: text from data (parse_special false) never becomes a guarded token: such text is not
+ * searched for guarded tokens, and merging cannot produce them. Guarded are control tokens, tokens
+ * that end an answer, and the markup of the file's chat template, even if a converter marked it as
+ * user-defined. Other user-defined tokens (runs of line breaks, HTML tags of gemma) are ordinary
+ * text, found before any splitting.
  */
 #include "tokenizer_parts_int.h"
 
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Real tokens have less than 200 bytes. Loading tries every division of a token into two. */
+/* A limit on the time of loading, which tries every division of a token into two. Real tokens have
+ * less than 200 bytes. */
 enum { LONGEST_TOKEN = 4096 };
 
 /* ---- the vocabulary ------------------------------------------------------------------------- */
@@ -125,7 +126,8 @@ static void flag_by_text(tokenizer *t, int32_t id, str chat_template) {
         t->flags[id] |= TOKEN_IS_GUARDED;
 }
 
-/* Reads a token id from the file and sets its flags. -1: the file has none. */
+/* Reads a token id from the file and sets the token's flags. Sets *out to -1 if the file has no
+ * such id. */
 static int load_id(tokenizer *t, const gguf *g, const char *key, uint8_t flags, int32_t *out,
                    err *e) {
     uint64_t id;
@@ -179,7 +181,8 @@ static int by_first_byte(const void *a, const void *b) {
     return x->id < y->id ? -1 : 1;
 }
 
-/* The text to search for: user-defined tokens of SentencePiece files may have marks for spaces. */
+/* Returns the text to search for: user-defined tokens of SentencePiece files may have marks for
+ * spaces. */
 static str special_text(tokenizer *t, int32_t id) {
     if (!t->sentencepiece || t->kinds[id] != TOKEN_USER_DEFINED)
         return t->texts[id];
@@ -209,7 +212,7 @@ static void index_specials(tokenizer *t) {
         t->special_from[byte + 1] += t->special_from[byte];
 }
 
-/* The longest special token that `text` begins with, or NULL. */
+/* Returns the longest special token that `text` begins with, or NULL. */
 static const special_token *special_at(const tokenizer *t, str text, bool guarded_too) {
     unsigned char first = (unsigned char)text.p[0];
     for (uint32_t i = t->special_from[first]; i < t->special_from[first + 1]; i++) {

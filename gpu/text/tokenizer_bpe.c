@@ -3,8 +3,8 @@
  *
  * The vocabulary writes a byte as a letter: a printable Latin-1 byte as itself, the other 68 as
  * U+0100 and up, in order. A byte whose letter is not in the vocabulary becomes the three bytes of
- * U+FFFD, or nothing if these are not in it either, but not the unknown token, which in such files
- * is a control token. pretokenize.c makes the pieces.
+ * U+FFFD, or nothing if these are not in the vocabulary either. It does not become the unknown
+ * token, which in such files is a control token. pretokenize.c makes the pieces.
  */
 #include "tokenizer_parts_int.h"
 
@@ -107,7 +107,7 @@ static size_t piece_symbols(const tokenizer *t, str piece, int32_t *ids) {
     return n;
 }
 
-/* The token whose text is the whole piece, or -1. */
+/* Returns the token whose text is the whole piece, or -1. */
 static int32_t whole_piece(const tokenizer *t, str piece) {
     char name[512]; /* a letter has at most two bytes */
     size_t n = 0;

@@ -25,7 +25,7 @@ void tokenizer_free(tokenizer *t);
  * segment_start: the text gets SentencePiece's space prefix. BOS is not added. */
 void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool segment_start,
                       llm_token **out, size_t *count, size_t *cap);
-/* Appends the text of one token; that of a control token only with `special`. */
+/* Appends the text of one token. A control token is left out unless `special`. */
 void tokenizer_decode(const tokenizer *t, llm_token id, bool special, buf *out);
 
 int tokenizer_size(const tokenizer *t);
@@ -38,8 +38,8 @@ bool tokenizer_starts_after(const tokenizer *t, llm_token id);
 /* Whether the token ends an answer. */
 bool tokenizer_is_end(const tokenizer *t, llm_token id);
 
-/* The chat template of the file's family, which marker strings in its Jinja program identify. NULL,
- * and *family "none": unknown. */
+/* Returns the chat template of the file's family, which marker strings in the file's Jinja program
+ * identify. If the family is unknown, returns NULL and sets *family to "none". */
 const llm_template *template_for_chat(const gguf *g, const char **family);
 const llm_template *template_completion(void);
 

@@ -93,7 +93,7 @@ struct tokenizer {
 
     special_token *specials; /* by first byte, then longest first */
     uint32_t special_from[257];
-    bool plain_has_specials; /* some are not guarded */
+    bool plain_has_specials; /* some special tokens are not guarded */
 
     merge_table *merges;
     int32_t byte_ids[256]; /* token of a byte: BPE: its letter; SentencePiece: <0xXX>; -1: none */
@@ -117,7 +117,7 @@ static inline bool token_is(const tokenizer *t, llm_token id, enum token_flag fl
     return (t->flags[id] & flag) != 0;
 }
 
-/* The token with this text that plain text may become; -1: none. */
+/* Returns the token with this text, if plain text may become it, else -1. */
 int32_t vocab_find(const tokenizer *t, str text);
 
 typedef struct token_list {
@@ -127,8 +127,8 @@ typedef struct token_list {
 
 void token_push(token_list *out, llm_token id);
 
-/* Each kind: load its part of the file, after the vocabulary; encode text without special tokens;
- * decode a token that is not a control token. */
+/* The functions of each kind. load reads its part of the file, after the vocabulary; encode takes
+ * text without special tokens; decode takes a token that is not a control token. */
 int bpe_load(tokenizer *t, const gguf *g, err *e);
 void bpe_encode(const tokenizer *t, str text, token_list *out);
 void bpe_decode(const tokenizer *t, str token, buf *out);

@@ -140,8 +140,8 @@ static void push_bytes(const tokenizer *t, str bytes, token_list *out) {
     }
 }
 
-/* ids: work memory, one per byte. A character that is not a token gets the id ~offset, which does
- * not merge. */
+/* Appends the tokens of a piece. `ids` is work memory for one id per byte. A character that is not
+ * a token gets the id ~offset, which does not merge. */
 static void encode_piece(const tokenizer *t, str piece, int32_t *ids, token_list *out) {
     size_t n = 0;
     for (size_t at = 0; at < piece.n;) {
@@ -164,8 +164,8 @@ static void encode_piece(const tokenizer *t, str piece, int32_t *ids, token_list
     }
 }
 
-/* Length of the piece up to the next place where nothing merges: before a mark that follows another
- * character. At most 2^30, since offsets in a piece have 31 bits. */
+/* Returns the length of the piece up to the next place where nothing merges: before a mark that
+ * follows another character. At most 2^30, since offsets in a piece have 31 bits. */
 static size_t piece_bytes(const tokenizer *t, str text) {
     enum { LONGEST = 1 << 30 };
     if (!t->splits_at_space)

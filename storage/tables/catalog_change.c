@@ -135,7 +135,8 @@ static bool index_name_taken(const catalog *c, const index_def *made, int nmade,
     return catalog_index(c, name, NULL) != NULL;
 }
 
-/* The name of an index without one: <table>_pkey, <table>_<columns>_key or <table>_<columns>_idx. */
+/* Makes a name for an index without one: <table>_pkey, <table>_<columns>_key or
+ * <table>_<columns>_idx. */
 static str index_name(const catalog *c, arena *a, const table_def *def, const index_def *x,
                       const index_def *made, int nmade) {
     buf b = {0};
@@ -276,7 +277,7 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
     row_layout layout;
     row_layout_init(&layout, a, made);
     txn_mark_dirty(t, made->id);
-    int status = stats_forget(t, made->id, e); /* they are by column position */
+    int status = stats_forget(t, made->id, e); /* statistics are stored by column position */
     if (!status)
         status = take_trees(t, &tree, 1, e);
     if (!status)

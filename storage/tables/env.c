@@ -72,8 +72,8 @@ static int env_try_open(store *s, const char *file, size_t map_bytes) {
     return rc;
 }
 
-/* The size of the file's map. Under `ulimit -v` at most half of the address space, because models
- * are mapped as well, but never less than the file's own size. */
+/* Returns the size of the file's map. Under `ulimit -v`, that is at most half of the address space,
+ * because models are mapped as well, but never less than the file's own size. */
 static size_t map_bytes_for(const char *file) {
     struct rlimit space;
     struct stat st;

@@ -198,7 +198,8 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
     return run_write(t, info, index, r, first, cancel, e);
 }
 
-/* Finds duplicates: neighbours with equal cells; of cut keys with equal hashes the rows decide. */
+/* Finds duplicates: neighbouring entries with equal keys. If the keys were cut, equal hashes do not
+ * prove equal cells, so the rows are compared. */
 static int build_check(txn *t, const table_info *info, int index, value *row,
                        const atomic_bool *cancel, err *e) {
     const index_def *x = &info->def->indexes[index];

@@ -14,7 +14,8 @@ static void append_be64(buf *b, uint64_t bits) {
     buf_append(b, &bits, sizeof bits);
 }
 
-/* Bits whose unsigned order is that of REALs: NaN lowest, all NaNs equal, -0 equal to 0. */
+/* Returns bits whose unsigned order is the order of REALs: NaN lowest, all NaNs equal, -0 equal to
+ * 0. */
 static uint64_t real_bits(double r) {
     uint64_t bits;
     if (isnan(r))
@@ -63,7 +64,7 @@ void key_append_cell(buf *b, value_type type, value v) {
     }
 }
 
-/* The cells of `count` leading index columns, uncut. */
+/* Appends the cells of `count` leading index columns, uncut. */
 static void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
                              int count) {
     for (int i = 0; i < count; i++)

@@ -1,9 +1,10 @@
 /*
  * lock.c - writer.lock: one writing process at a time, known by its pid.
  *
- * A POSIX record lock: the kernel releases it when its process dies, and F_GETLK returns the pid of
- * its holder. It belongs to the process, not to the descriptor, which suits a database that is open
- * once per process. Invariant: an LMDB write transaction exists only under this lock.
+ * The lock is a POSIX record lock: the kernel releases it when its holder dies, and F_GETLK returns
+ * the holder's pid. Such a lock belongs to the process, not to the descriptor, which suits a
+ * database that is open once per process. Invariant: an LMDB write transaction exists only under
+ * this lock.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -67,7 +67,8 @@ void memdir_remove(const char *path, int owner_fd) {
         close(owner_fd);
 }
 
-/* Removes the directory of a dead process. One without a lock file may be about to get it. */
+/* Removes the directory of a dead process. A directory without a lock file may be about to get
+ * one. */
 static void sweep_one(const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())

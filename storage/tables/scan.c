@@ -17,7 +17,7 @@
 enum { BATCH_GROWTH = 4 };
 
 struct table_scan {
-    txn *txn; /* NULL after its end */
+    txn *txn; /* NULL after the transaction's end */
     table_scan *next_open;
     const atomic_bool *cancel;
     const table_info *info;
@@ -180,7 +180,7 @@ static int cursors_open(table_scan *s, err *e) {
     return lmdb_error(e, rc, "cannot read a table");
 }
 
-/* The last entry below `key`. */
+/* Seeks to the last entry below `key`. */
 static int seek_below(MDB_cursor *c, MDB_val *key, MDB_val *data) {
     int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
     if (rc && rc != MDB_NOTFOUND)
@@ -313,7 +313,7 @@ static int compare_group_rows(const void *pa, const void *pb) {
     return (a->rowid > b->rowid) - (a->rowid < b->rowid);
 }
 
-/* Sorts the pending rowids by their rows' cells, without those outside the bounds. */
+/* Sorts the pending rowids by the cells of their rows. Drops rows outside the bounds. */
 static int sort_group(table_scan *s, err *e) {
     arena *mem = arena_new();
     group_row *group = ARENA_ARRAY(mem, group_row, BASE_MAX(s->npending, (size_t)1));
@@ -343,8 +343,8 @@ static void pending_add(table_scan *s, int64_t rowid) {
     ARRAY_PUSH(s->pending, s->npending, s->cap_pending, rowid);
 }
 
-/* Reads the whole group of cut keys that begins at `key`; in a descending scan also a group of uncut
- * keys that differ only in the rowid, to return it by ascending rowid. */
+/* Reads the whole group of cut keys that begins at `key`; in a descending scan, also a group of
+ * uncut keys that differ only in the rowid, so that its rows are returned by ascending rowid. */
 static int gather_group(table_scan *s, MDB_val key, err *e) {
     char cells[KEY_CUT];
     MDB_val data;
@@ -388,8 +388,9 @@ static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
     return gather_group(s, key, e);
 }
 
-/* The rowid of the next entry within the bounds; s->done at the end. *fresh: the entry was just read,
- * so its row must exist; a row of a group may have been deleted since the group was read. */
+/* Finds the rowid of the next entry within the bounds; at the end, sets s->done. *fresh: the entry
+ * was just read, so its row must exist; a row of a group may have been deleted since the group was
+ * read. */
 static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, err *e) {
     MDB_val key, data;
     int rc;
@@ -432,7 +433,8 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
     return 0;
 }
 
-/* A row of the current group is missing. No error if its entry was deleted as well. */
+/* Called if a row of the current group is missing: an error, unless its entry was deleted as
+ * well. */
 static int absent_row(table_scan *s, int64_t rowid, err *e) {
     MDB_val key = {s->last.n, s->last.p}, data;
     uint8_t bytes[KEY_CUT + KEY_ROWID];

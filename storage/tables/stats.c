@@ -74,7 +74,8 @@ static double distinct_of(const column_count *c) {
     return raw <= 2.5 * m && zeros ? m * log(m / zeros) : raw;
 }
 
-/* A copy of a value; of a long text only its first bytes, which suffice for an estimate. */
+/* Returns a copy of a value. A long text is cut to its first bytes, which suffice for an
+ * estimate. */
 static value keep(arena *a, value v) {
     if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
         v.s.n = BASE_MIN(v.s.n, (size_t)BOUND_BYTES_MAX);
@@ -83,7 +84,7 @@ static value keep(arena *a, value v) {
     return value_copy(a, v);
 }
 
-/* Hash of an integer (splitmix64): each bit of i affects all bits of the result. */
+/* Returns the hash of an integer (splitmix64): each bit of i affects all bits of the result. */
 static uint64_t spread(int64_t i) {
     uint64_t z = (uint64_t)i + 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -99,8 +100,8 @@ static void count_extremes(arena *a, column_count *c, value v) {
     c->has_values = true;
 }
 
-/* The first eight bytes of a text as a number of the same order: enough to place most texts between
- * the extremes. */
+/* Returns the first eight bytes of a text as a number that sorts like the text: enough to place
+ * most texts between the extremes. */
 static uint64_t head_of(str s) {
     uint8_t bytes[8] = {0};
     memcpy(bytes, s.n ? s.p : "", BASE_MIN(s.n, sizeof bytes));
@@ -199,7 +200,7 @@ stats_feed *stats_feed_new(const table_def *def) {
     return f;
 }
 
-/* As stats_feed_new made it. */
+/* Resets f to what stats_feed_new returns. */
 static void stats_feed_clear(stats_feed *f) {
     f->rows = 0;
     f->random = 1;
@@ -340,7 +341,7 @@ static int finish(txn *t, const table_def *def, stats_feed *f, table_stats *out,
     value *values = ARENA_ARRAY(f->mem, value, BASE_MAX(f->nsample, 1));
     size_t *sizes = ARENA_ARRAY(f->mem, size_t, BASE_MAX(f->nsample, 1));
     int64_t *rowids = ARENA_ARRAY(f->mem, int64_t, BASE_MAX(f->nsample, 1));
-    if (f->nsample) { /* read in the table's order; the reservoir keeps its own */
+    if (f->nsample) { /* read in the table's order; the reservoir keeps its own order */
         memcpy(rowids, f->sample, sizeof *rowids * (size_t)f->nsample);
         qsort(rowids, (size_t)f->nsample, sizeof *rowids, rowid_compare);
     }
@@ -407,8 +408,9 @@ int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *
 
 /* ---- reading them ---------------------------------------------------------------------------- */
 
-/* Scales distinct values from the counted rows to the current ones: by growth ^ (distinct / rows). So
- * the values of a key grow with its rows, and those of a column with few values stay. */
+/* Scales the number of distinct values from the counted rows to the current rows, by growth ^
+ * (distinct / rows). So this number grows with the rows for a key, and stays for a column with few
+ * values. */
 static void age(table_stats *s) {
     double counted = (double)s->counted_rows, growth = (double)s->rows / BASE_MAX(1, counted);
     for (int i = 0; i < s->ncolumns && s->rows != s->counted_rows; i++) {

@@ -52,7 +52,7 @@ static value get_value(bytes_reader *r, arena *a) {
     return v;
 }
 
-/* With the terminating zero, so that "stats:1" is not a prefix of "stats:12". */
+/* The key includes the terminating zero, so that "stats:1" is not a prefix of "stats:12". */
 static str record_key(const char *what, uint32_t table_id, char out[32]) {
     int n = snprintf(out, 32, "%s:%u", what, table_id);
     return (str){out, (size_t)n + 1};

@@ -102,7 +102,8 @@ int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The greatest rowid in use, cached in *out until the transaction closes its cursors. */
+/* Finds the greatest rowid in use. It is cached in *out until the transaction closes its
+ * cursors. */
 static int last_rowid(txn *t, const table_info *info, txn_tree **out, err *e) {
     MDB_cursor *c;
     MDB_val key, data;
@@ -198,7 +199,7 @@ static arena *scratch(txn *t) {
     return t->row_mem;
 }
 
-/* Encodes a row; *cells: its cells within the bytes, NULL without indexes. */
+/* Encodes a row. Sets *cells to its cells within the bytes, or NULL if the table has no indexes. */
 static int encode_row(txn *t, const table_info *info, const value *row, int64_t rowid,
                       MDB_val *bytes, value **cells, err *e) {
     bytes->mv_size = row_size(&info->layout, row);
@@ -211,7 +212,8 @@ static int encode_row(txn *t, const table_info *info, const value *row, int64_t 
     return row_decode(&info->layout, *bytes, rowid, *cells, e);
 }
 
-/* Reads the old row: its bytes in the map, and its cells in a copy (NULL without indexes). */
+/* Reads the old row: its bytes in the map, and its cells in a copy (NULL if the table has no
+ * indexes). */
 static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *data, value **cells,
                      err *e) {
     bool found = false;
@@ -234,7 +236,8 @@ static void scratch_reset(txn *t) {
     arena_reset(scratch(t));
 }
 
-/* The row's own rowid, which must be free, or the next one. */
+/* Chooses the rowid of a new row: the value of its rowid column, which must be free, or else the
+ * next rowid. */
 static int choose_rowid(txn *t, const table_info *info, const value *row, int64_t *out, err *e) {
     int key_column = info->def->rowid_column;
     txn_tree *tree;
@@ -291,7 +294,7 @@ static bool cells_equal(const index_def *x, const value *a, const value *b) {
     return true;
 }
 
-/* An UPDATE that changes the rowid. */
+/* Moves the row of an UPDATE that changes the rowid. */
 static int move_row(txn *t, const table_info *info, int64_t rowid, const value *row, err *e) {
     int64_t to = row[info->def->rowid_column].i, made;
     MDB_val data;

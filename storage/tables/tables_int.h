@@ -25,7 +25,7 @@
  *              column i is  TEXT, BLOB u32 end offset in the    separators
  *              NULL         text area; rowid column: none
  *
- * The offsets of the slots depend on the definition alone, so a scan reads only the columns it
+ * The offsets of the slots depend only on the definition, so a scan reads only the columns it
  * needs. A TEXT cell starts where the TEXT or BLOB column before it ends.
  *
  * An index entry has a key and an empty value:
@@ -142,8 +142,8 @@ int catalog_initialise(store *s, MDB_txn *mdb, err *e);
 int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id,
                          err *e);
 
-/* The table of def's id in this transaction's catalog. ERR_BIND if it was dropped or its number of
- * columns or indexes changed. */
+/* Finds the table with def's id in this transaction's catalog. ERR_BIND if it was dropped or its
+ * number of columns or indexes changed. */
 int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
 
 /* ---- transactions (txn.c) -------------------------------------------------------------------- */
@@ -202,7 +202,7 @@ struct txn {
 
 /* Sets t->snap to the current catalog of the transaction (catalog.c). */
 int txn_load_catalog(txn *t, err *e);
-/* The cursor of a tree, opened on first use. */
+/* Gets the cursor of a tree, opened on first use. */
 int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e);
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e);
 void txn_close_cursors(txn *t);
@@ -220,8 +220,8 @@ int txn_need_write(const txn *t, err *e);
 
 /* ---- tables (table.c, index.c) --------------------------------------------------------------- */
 
-/* Sets the row at rowid to the bytes, or deletes it (NULL), with its index entries; checks no
- * constraint. */
+/* Sets the row at rowid to `bytes`, or deletes it if `bytes` is NULL, and updates its index
+ * entries. Checks no constraint. */
 int table_restore(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes,
                   size_t nbytes, err *e);
 int table_put_bytes(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t n,
@@ -250,7 +250,7 @@ int stats_forget(txn *t, uint32_t table_id, err *e); /* stats_record.c */
 
 /* ---- the store (env.c, directory.c, lock.c, memdir.c) ---------------------------------------- */
 
-enum { FORMAT_TIMEOUT_MS = 5000 }; /* longest wait for writer.lock in opening and backup */
+enum { FORMAT_TIMEOUT_MS = 5000 }; /* maximum wait for writer.lock in opening and backup */
 
 struct store {
     char *path;
@@ -281,7 +281,8 @@ int directory_prepare(store *s, err *e);
 /* fsync of a directory and its parent: LMDB syncs the bytes of a file, not its name. */
 int directory_sync(const char *directory, err *e);
 char *path_without_slashes(const char *path); /* without trailing ones; on the heap */
-/* The name of a network file system by statfs's f_type, NULL for any other. */
+/* Returns the name of a network file system, found by statfs's f_type; NULL for other file
+ * systems. */
 const char *fs_network_name(long magic);
 
 /* POSIX locks on writer.lock, exclusive and shared. ERR_BUSY after the timeout; ERR_CANCELLED. */
@@ -293,5 +294,5 @@ int reader_lock(store *s, const txn_wait *wait, err *e);
  * lock until the process ends. */
 int memdir_create(char **path, int *owner_fd, err *e);
 void memdir_remove(const char *path, int owner_fd);
-void memdir_sweep(void); /* removes those of dead processes */
+void memdir_sweep(void); /* removes the directories of dead processes */
 #endif

@@ -40,7 +40,7 @@ int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
     return 0;
 }
 
-/* After an abort, which closes the handles that the transaction opened. */
+/* Called after an abort, which closes the handles that the transaction opened. */
 static void forget_handles(txn *t, bool child_only) {
     int kept = 0;
     for (int i = 0; i < t->nopened; i++)
@@ -148,7 +148,7 @@ static int publish_commit(store *s, MDB_txn *reader) {
         info.me_last_txnid <= mdb_txn_id(reader))
         return 0;
     for (const txn *other = s->open_txns; other; other = other->next_open)
-        if (other->write) /* its lock is this process's */
+        if (other->write) /* this process holds the lock already */
             return 0;
     if (writer_lock(s, &at_once, &busy) != 0)
         return 0; /* the writer at work will publish it */
@@ -283,7 +283,8 @@ int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
         int status = txn_begin_once(s, write, wait, &t, e);
         if (status)
             return status;
-        /* Other transactions may use handles that a read transaction opened only after its end. */
+        /* Other transactions may use a handle that a read transaction opened only after that
+         * transaction has ended. */
         if (write || t->nopened == 0) {
             *out = t;
             return 0;
@@ -322,8 +323,8 @@ static int raise_versions(txn *t, err *e) {
     return 0;
 }
 
-/* Truncates what an aborted transaction wrote after the pages in use; a disk that it filled would
- * stay full. writer.lock is held. Errors are ignored: they cost only space. */
+/* Cuts off what an aborted transaction wrote after the pages in use. Otherwise a disk that it
+ * filled would stay full. writer.lock is held. Errors are ignored: they cost only space. */
 static void truncate_unused(store *s) {
     MDB_envinfo info;
     MDB_stat pages;
@@ -337,7 +338,7 @@ static void truncate_unused(store *s) {
         return;
 }
 
-/* After a write transaction was aborted. */
+/* Called after a write transaction was aborted. */
 static void forget_write(txn *t) {
     truncate_unused(t->store);
     forget_handles(t, false);
