@@ -160,8 +160,8 @@ typedef struct err {
     char hint[256];
 } err;
 
-/* These return `code` as an int, so that a caller can `return err_set(e, …)`; 0 is success. e may be
- * NULL. Arguments may point into e: err_set(e, e->code, "%s: %s", where, e->message). */
+/* These return `code` as an int, so that a caller can `return err_set(e, …)`; 0 is success. e may
+ * be NULL. Arguments may point into e: err_set(e, e->code, "%s: %s", where, e->message). */
 int err_set(err *e, err_code code, const char *format, ...) BASE_PRINTF(3, 4);
 int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
 /* Appends ": " and strerror(errno_value). ERR_FULL for a full disk, else ERR_IO. */
@@ -239,16 +239,16 @@ int value_assign(arena *a, value v, value_type to, value *out, err *e);
 /* Parses a BOOLEAN, 1 or 0, or one of the texts on, true, yes, 1, off, false, no, 0 in any case;
  * false: v is none of these. */
 bool parse_boolean(value v, bool *on);
-/* Appends the value as text: REAL in its shortest form that parses back, BOOLEAN as 0 or 1, TEXT and
- * BLOB as their bytes, NULL as nothing. */
+/* Appends the value as text: REAL in its shortest form that parses back, BOOLEAN as 0 or 1, TEXT
+ * and BLOB as their bytes, NULL as nothing. */
 void value_print(buf *b, value v);
 /* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
 void value_print_sql(buf *b, value v);
 bool parse_integer(str s,
                    int64_t *out);    /* the whole string: optional sign, decimal digits, in range */
 bool parse_real(str s, double *out); /* the whole string, in the C locale; no hex, nan or inf */
-/* Writes the shortest text that parses back to r: with a '.' or an exponent, or inf, -inf, nan. `out`
- * has 32 bytes; returns the length. */
+/* Writes the shortest text that parses back to r: with a '.' or an exponent, or inf, -inf, nan.
+ * `out` has 32 bytes; returns the length. */
 size_t format_real(double r, char *out);
 /* Returns r rounded for display: to `decimals` places, or to three significant digits if those are
  * more. */
@@ -288,8 +288,8 @@ typedef struct batch {
 void batch_init(batch *b, arena *mem, const value_type *types, int ncols, int capacity);
 void column_init(column *c, arena *mem, value_type type, int capacity, bool with_nulls);
 value column_get(const column *c, int row);
-/* Stores v, of c's type or NULL, at `row`. The first NULL allocates null bytes for `capacity` rows in
- * `mem`. TEXT and BLOB are referenced, not copied. */
+/* Stores v, of c's type or NULL, at `row`. The first NULL allocates null bytes for `capacity` rows
+ * in `mem`. TEXT and BLOB are referenced, not copied. */
 void column_set(column *c, arena *mem, int capacity, int row, value v);
 static inline bool column_is_null(const column *c, int row) {
     return c->null != NULL && c->null[row] != 0;

@@ -26,7 +26,8 @@
 typedef struct store store;
 
 typedef struct store_options {
-    /* the directory; NULL or ":memory:": a private one in $TMPDIR, without fsync, removed at close */
+    /* the directory; NULL or ":memory:": a private one in $TMPDIR, without fsync, removed at
+     * close */
     const char *path;
     bool read_only;
     bool must_exist;
@@ -37,9 +38,9 @@ typedef struct store_options {
     size_t map_bytes; /* maximum size of tables.mdb; 0: 256 GiB, less under `ulimit -v` */
 } store_options;
 
-/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database), ERR_UNSUPPORTED (another
- * format version; a network file system). Also removes the :memory: directories of dead processes
- * and LMDB's records of dead readers. */
+/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database), ERR_UNSUPPORTED
+ * (another format version; a network file system). Also removes the :memory: directories of dead
+ * processes and LMDB's records of dead readers. */
 int store_open(const store_options *options, store **out, err *e);
 void store_close(store *s); /* aborts open transactions; NULL is fine */
 const char *store_path(const store *s);
@@ -117,14 +118,14 @@ typedef struct txn_wait {
     const atomic_bool *cancel; /* NULL: not cancellable */
 } txn_wait;
 
-/* Begins a read transaction, or locks writer.lock and begins a write transaction. ERR_BUSY names the
- * pid that holds the lock; ERR_CANCELLED; ERR_IO for a read-only database. */
+/* Begins a read transaction, or locks writer.lock and begins a write transaction. ERR_BUSY names
+ * the pid that holds the lock; ERR_CANCELLED; ERR_IO for a read-only database. */
 int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e);
 int txn_commit(txn *t, err *e); /* frees t in every case; on an error nothing is written */
 void txn_abort(txn *t);         /* frees t; NULL is fine */
 bool txn_is_write(const txn *t);
-/* Statement-level rollback inside a write transaction: changes since txn_savepoint are kept or undone
- * together. At most one savepoint is open. */
+/* Statement-level rollback inside a write transaction: changes since txn_savepoint are kept or
+ * undone together. At most one savepoint is open. */
 int txn_savepoint(txn *t, err *e);
 int txn_release(txn *t, err *e);
 void txn_rollback_to(txn *t);
@@ -159,8 +160,8 @@ int catalog_drop_view(txn *t, str name, err *e);
 int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e);
 int catalog_drop_model(txn *t, str name, err *e);
 
-/* Key-value store beside the catalog, for field orders, learned output lengths, statistics. Keys and
- * values are opaque bytes. */
+/* Key-value store beside the catalog, for field orders, learned output lengths, statistics. Keys
+ * and values are opaque bytes. */
 int meta_get(txn *t, str key, str *out, bool *found, err *e);
 int meta_put(txn *t, str key, str bytes, err *e);
 int meta_delete_prefix(txn *t, str prefix, err *e);
@@ -228,8 +229,8 @@ void rowid_list_free(rowid_list *l);
 int scan_rebind(table_scan *s, const scan_bound *low, const scan_bound *high, err *e);
 /* Appends the rowids of an index scan's remaining entries, in key order. */
 int scan_rowids(table_scan *s, rowid_list *out, err *e);
-/* Restarts the scan over the listed rows, in the list's order; rowids without a row are skipped. The
- * list must outlive the scan or its next scan_rebind. */
+/* Restarts the scan over the listed rows, in the list's order; rowids without a row are skipped.
+ * The list must outlive the scan or its next scan_rebind. */
 void scan_listed(table_scan *s, const rowid_list *rows);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
@@ -326,7 +327,7 @@ typedef struct cache_stats {
     uint64_t blocks, answers, bytes, budget_bytes;
     uint64_t hits, misses, corrupt, evicted, dropped, written;
     bool writing;            /* false: read-only, or after a failed write */
-    char why_not[256];       /* the reason */
+    char why_not[256];       /* why `writing` is false */
     cache_space_stats of[2]; /* by cache_space */
 } cache_stats;
 

@@ -18,7 +18,8 @@
 
 #include "pool_int.h"
 
-/* Of libgomp, which oneDNN links; declared here because its header comes with gcc and not with clang. */
+/* Of libgomp, which oneDNN links; declared here because its header comes with gcc and not with
+ * clang. */
 extern void omp_set_num_threads(int);
 
 enum { SPINS = 3000, CLAIM_BITS = 24, CLAIM_MASK = (1 << CLAIM_BITS) - 1, YIELD_EVERY = 256 };

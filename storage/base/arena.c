@@ -1,8 +1,9 @@
 /*
  * arena.c - memory: mem_*, arenas, and the growable string.
  *
- * Invariant: a chunk never moves, so pointers into an arena are valid until its reset. Chunks beyond a
- * spilling arena's limit are mapped from an unnamed file (workmem.c), which the kernel can page out.
+ * Invariant: a chunk never moves, so pointers into an arena are valid until its reset. Chunks
+ * beyond a spilling arena's limit are mapped from an unnamed file (workmem.c), which the kernel can
+ * page out.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ struct arena {
     chunk *head;
     size_t bytes, heap_bytes, spilled_bytes;
     size_t limit_bytes; /* 0: never spills */
-    size_t step;        /* size of the last heap chunk, without regard to large allocations */
+    size_t step;        /* the next ordinary heap chunk has twice this size */
     int spill_fd;
     off_t spill_end;
     bool failed;
@@ -165,7 +166,7 @@ static bool spill_open(arena *a) {
     return a->spill_fd >= 0;
 }
 
-/* A chunk in the temporary file; NULL, and the reason, when the file cannot grow. */
+/* Makes a chunk in the temporary file. If the file cannot grow, returns NULL and sets a->reason. */
 static chunk *chunk_spill(arena *a, size_t payload) {
     size_t page = WORKMEM_PAGE - 1, least = (payload + CHUNK_HEADER + page) & ~page;
     size_t wanted =
@@ -191,9 +192,9 @@ static chunk *chunk_spill(arena *a, size_t payload) {
     return c;
 }
 
-/* A heap chunk twice the size of the last, within the limit. An allocation that would take most of it
- * gets a chunk of its own, and the current one stays in use: otherwise large allocations would double
- * the chunks of small ones. */
+/* Makes a heap chunk twice the size of the last one, within the limit. An allocation of more than
+ * half of that size gets a chunk of its own, and the current chunk stays in use. Otherwise large
+ * allocations would double the chunks of small ones. */
 static chunk *chunk_heap(arena *a, size_t bytes) {
     size_t size = BASE_MIN(BASE_MAX(a->step * 2, (size_t)CHUNK_FIRST), (size_t)CHUNK_MAX);
     bool own = bytes > size / 2;

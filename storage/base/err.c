@@ -12,7 +12,8 @@
 static int err_vset(err *e, err_code code, int pos, int len, const char *format, va_list args) {
     if (!e)
         return (int)code;
-    /* A copy, because the arguments may point into e; longer, so that utf8_copy sees where it cuts. */
+    /* A copy, because the arguments may point into e; longer, so that utf8_copy sees where it
+     * cuts. */
     char message[sizeof e->message + 4];
     vsnprintf(message, sizeof message, format, args);
     e->code = code;
@@ -136,7 +137,8 @@ str str_copy(arena *a, str s) {
 
 enum { NEAREST_MAX = 64 };
 
-/* Optimal string alignment distance; NEAREST_MAX for words longer than that. */
+/* Returns the optimal string alignment distance of two words, or NEAREST_MAX if a word is longer
+ * than NEAREST_MAX. */
 static int word_distance(str a, str b) {
     int rows[3][NEAREST_MAX + 1];
     int *before = rows[0], *last = rows[1], *now = rows[2];

@@ -10,7 +10,7 @@ enum { RUN = 4096 };
 
 typedef int compare_fn(const void *, const void *);
 
-/* Merges a[0 .. na-1] and b[0 .. nb-1] into out; of equals those of `a` come first. */
+/* Merges a[0 .. na-1] and b[0 .. nb-1] into out; of equal items, those of `a` come first. */
 static int merge(const char *a, size_t na, const char *b, size_t nb, size_t size, char *out,
                  compare_fn *compare, const atomic_bool *cancel, err *e) {
     int status = 0;

@@ -1,6 +1,6 @@
 /*
- * retention.c - the score by which all caches choose victims: the cache on disk, KV blocks on a GPU,
- * and KV blocks in memory. Each cache counts uses and evicts by itself.
+ * retention.c - the score by which all caches choose victims: the cache on disk, KV blocks on a
+ * GPU, and KV blocks in memory. Each cache counts uses and evicts by itself.
  */
 #include "storage/base.h"
 

@@ -103,7 +103,8 @@ static int compare_int(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
-/* A double outside int64's range decides; else its integer part, then its fraction. */
+/* Compares i with r exactly. If r is within int64's range, compares i with r's integer part, then
+ * looks at r's fraction. */
 static int compare_int_real(int64_t i, double r) {
     if (isnan(r))
         return 1;
@@ -190,7 +191,8 @@ bool parse_integer(str s, int64_t *out) {
     return true;
 }
 
-/* Digits with a '.' and an exponent. strtod also accepts hex, nan, inf and leading blanks. */
+/* Whether s is digits with an optional sign, '.' and exponent. Checked because strtod also accepts
+ * hex, nan, inf and leading blanks. */
 static bool looks_real(str s) {
     size_t i = 0, digits = 0;
     if (i < s.n && (s.p[i] == '-' || s.p[i] == '+'))
@@ -215,7 +217,7 @@ static bool looks_real(str s) {
     return i == s.n;
 }
 
-/* The C locale: numbers are parsed and printed the same in every locale. */
+/* Returns the C locale: numbers are parsed and printed the same in every locale. */
 static locale_t c_locale(void) {
     static _Atomic(locale_t) made;
     locale_t l = atomic_load(&made);
@@ -230,8 +232,8 @@ static locale_t c_locale(void) {
     return l;
 }
 
-/* Numbers of at most 15 digits, in a tenth of strtod's time: digits and power of ten are exact doubles,
- * so their quotient is rounded correctly (Clinger 1990). */
+/* Parses numbers of at most 15 digits, in a tenth of strtod's time: digits and power of ten are
+ * exact doubles, so their quotient is rounded correctly (Clinger 1990). */
 static bool parse_short_real(str s, double *out) {
     static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                     1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};

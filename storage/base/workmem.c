@@ -1,8 +1,8 @@
 /*
  * workmem.c - accounting of one statement's memory on the heap and in temporary files.
  *
- * Invariant: a temporary file is unlinked before the call that creates it returns, so not even a kill
- * leaves one. Files are counted by their reserved bytes.
+ * Invariant: a temporary file is unlinked before the call that creates it returns, so not even a
+ * kill leaves one. Files are counted by their reserved bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,8 @@ void workmem_heap(workmem *w, size_t taken, size_t given) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Two threads may compute different limits at once; the first one to store its own wins. */
+/* Returns the limit of files. Two threads may compute different limits at the same time; the one
+ * stored first is used. */
 static size_t files_limit(workmem *w) {
     long long limit = atomic_load(&w->limit), none = -1;
     struct statvfs fs;
@@ -98,7 +99,8 @@ int workmem_file(const workmem *w) {
     return fd;
 }
 
-/* Counts up to `wanted` bytes within the limit and returns their number; 0: less than `least` left. */
+/* Counts up to `wanted` bytes within the limit and returns their number; 0: less than `least`
+ * left. */
 static size_t files_take(workmem *w, size_t wanted, size_t least) {
     size_t limit = files_limit(w), used = atomic_load(&w->files), taken;
     do {

@@ -22,7 +22,7 @@ int workmem_file(const workmem *w);
 size_t workmem_extend(workmem *w, int fd, off_t end, size_t wanted, size_t least, int *reason);
 /* Subtracts file bytes. */
 void workmem_shrink(workmem *w, size_t bytes);
-/* The error of a reason: ERR_FULL or ERR_IO. */
+/* Sets the error of a reason: ERR_FULL or ERR_IO. */
 int workmem_error(const workmem *w, int reason, err *e);
 
 #endif

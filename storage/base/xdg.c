@@ -1,8 +1,8 @@
 /*
  * xdg.c - the directories of a user's own files, by the XDG base directory specification.
  *
- * Invariant: a path comes from the environment or the user's passwd entry; there is no fallback to a
- * directory that other users can write to.
+ * Invariant: a path comes from the environment or the user's passwd entry; there is no fallback to
+ * a directory that other users can write to.
  */
 #include <pwd.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "storage/base.h"
 
-/* The home directory of the passwd entry, if it exists; a service's user may have none. */
+/* Appends the home directory of the passwd entry, if it exists; a service's user may have none. */
 static bool passwd_home(buf *out) {
     enum { ENTRY_BYTES = 16 << 10 };
     char *bytes = mem_alloc(ENTRY_BYTES);

@@ -25,8 +25,9 @@ static const char *const value_trees[CACHE_SPACES] = {"kv", "answers"};
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static cache *open_caches;
 
-/* The budget, a tenth more and a constant: a transaction copies the pages it changes, and the old
- * ones are reusable only two transactions later. */
+/* Returns the size of the map: the budget, a tenth more, and a constant. The map needs this reserve
+ * because a transaction copies the pages it changes, and the old pages are reusable only two
+ * transactions later. */
 size_t cache_map_bytes(size_t budget) {
     enum { SHARE = 10, EXTRA = 4 << 20, LEAST = 16 << 20 };
     size_t bytes = BASE_MAX(budget + budget / SHARE + EXTRA, (size_t)LEAST);
@@ -41,7 +42,8 @@ static char *with_suffix(const char *path, const char *suffix) {
 
 /* ---- the lock of users ----------------------------------------------------------------------- */
 
-/* Locks cache.mdb-users exclusively (*alone) if no other process has the cache open, else shared. */
+/* Locks cache.mdb-users: exclusively, with *alone set, if no other process has the cache open, else
+ * shared. */
 static int users_lock(cache *c, bool *alone, err *e) {
     for (int waited = 0;; waited += 20) {
         *alone = flock(c->users_fd, LOCK_EX | LOCK_NB) == 0;
@@ -68,7 +70,8 @@ static int users_open(cache *c, err *e) {
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* Renames a damaged file, which may help to find the cause, to make room for a new one. */
+/* Renames a damaged file to make room for a new one. The damaged file is kept because it may help
+ * to find the cause. */
 static void set_aside(const cache *c) {
     char *lock = with_suffix(c->path, "-lock"), *damaged = with_suffix(c->path, "-damaged");
     if (rename(c->path, damaged) != 0)
@@ -170,8 +173,8 @@ static int try_open(cache *c) {
     return rc;
 }
 
-/* Opens the file. If no other process has it open it is checked first, and replaced if it is damaged
- * or of another version. */
+/* Opens the file. If no other process has the file open, checks it first, and replaces it if it is
+ * damaged or of another version. */
 static int files_open(cache *c, bool alone, err *e) {
     err why;
     drop_stale_lock_file(c);
@@ -258,8 +261,8 @@ static cache *cache_new(const char *path, size_t budget) {
     return c;
 }
 
-/* The open cache of this file, if any: LMDB allows one environment per file and process, and stores
- * may share a file, as two :memory: stores do. */
+/* Returns the open cache of this file, or NULL: LMDB allows one environment per file and process,
+ * and stores may share a file, as two :memory: stores do. */
 static cache *find_open(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -270,7 +273,8 @@ static cache *find_open(const char *path) {
     return NULL;
 }
 
-/* Sets device and inode of the file that LMDB has open, which may no longer be the one at c->path. */
+/* Sets device and inode of the file that LMDB has open, which may no longer be the one at
+ * c->path. */
 static int file_identify(cache *c, err *e) {
     struct stat st;
     mdb_filehandle_t fd;
@@ -314,7 +318,7 @@ void cache_close(cache *c) {
             break;
         }
     if (last)
-        cache_free(c); /* under the mutex, so that the file is not opened before it is closed */
+        cache_free(c); /* under the mutex: nobody opens the file before it is closed */
     pthread_mutex_unlock(&open_mutex);
 }
 
@@ -324,7 +328,7 @@ static uint32_t payload_offset(size_t identity_bytes) {
     return (uint32_t)(CACHE_HEADER + (identity_bytes + 63) / 64 * 64);
 }
 
-/* Hash of header (with checksum 0), identity and payload. */
+/* Returns the hash of header (with checksum 0), identity and payload. */
 static uint64_t value_checksum(const value_header *h, const unsigned char *identity,
                                const unsigned char *payload) {
     value_header bare = *h;
@@ -420,7 +424,7 @@ int cache_begin(cache *c, unsigned flags, MDB_txn **out) {
     return mdb_txn_begin(c->env, NULL, flags, out);
 }
 
-/* A read transaction, or NULL. [env] */
+/* Returns a read transaction, or NULL. [env] */
 static MDB_txn *reader_take(cache *c) {
     MDB_txn *t = NULL;
     pthread_mutex_lock(&c->mutex);
@@ -542,7 +546,7 @@ void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 p
                str payload) {
     pthread_rwlock_rdlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
-    /* Another process may have evicted the value: queue it, write_job looks again. */
+    /* If another process may have evicted the value, it is queued; write_job looks again. */
     bool stored = index_find(&c->index, (uint8_t)space, key) && !is_behind(c);
     bool wanted = c->stats.writing && !stored;
     size_t bytes = payload_offset(identity.n) + payload.n;

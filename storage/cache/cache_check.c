@@ -2,8 +2,8 @@
  * cache_check.c - verifies the pages of an LMDB 0.9 file without LMDB.
  *
  * LMDB trusts its pages: a flipped bit can make it read or write anywhere in this process. So before
- * LMDB opens a cache, every page it could reach is read here, and every number is checked before it
- * is used. A file passes only if
+ * LMDB opens a cache, every page that LMDB could reach is read here, and every number is checked
+ * before it is used. A file passes only if
  *   - the newer meta page is valid and has the flags and page size that this build writes;
  *   - each branch, leaf and overflow page is referenced once, has its own number and the flags of
  *     its kind; its nodes fill the page without gaps or overlaps; keys ascend; all leaves of a tree
@@ -44,7 +44,7 @@ enum {
 
 /* struct MDB_db */
 typedef struct db_record {
-    uint32_t pad; /* of the free list's record: the page size */
+    uint32_t pad; /* the page size, in the record of the free list */
     uint16_t flags, depth;
     uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
 } db_record;
@@ -72,7 +72,7 @@ typedef struct tree {
     tree_kind kind;
     uint64_t branch, leaf, overflow, entries;
     int leaf_depth;
-    /* the previous key; the lower bound of the next one by its branch */
+    /* the previous key; the next key's lower bound, which is its branch's key */
     uint8_t last_key[KEY_BYTES_MAX], least_key[KEY_BYTES_MAX];
     size_t last_bytes, least_bytes;
     bool has_last, has_least;
@@ -298,8 +298,8 @@ static int check_tree_root(walk *w, const db_record *db, tree_kind kind) {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Picks the meta page of the higher transaction, as LMDB does; a commit writes the page of its
- * parity. */
+/* Picks the meta page with the higher transaction id, as LMDB does. Commits with even ids write one
+ * page, commits with odd ids the other. */
 static int pick_meta(walk *w) {
     meta_record metas[2];
     for (uint64_t i = 0; i < 2; i++) {
@@ -349,7 +349,7 @@ int cache_check(const char *path, err *e) {
             close(fd);
         return err_set_errno(e, error, "cannot open '%s'", path);
     }
-    if (st.st_size == 0) { /* LMDB makes a new one */
+    if (st.st_size == 0) { /* LMDB makes a new file */
         close(fd);
         return 0;
     }

@@ -1,9 +1,9 @@
 /*
  * cache_index.c - the cache's index in memory: entries with their use, and the choice of victims.
  *
- * Invariant: an entry's `children` is the number of live entries with it as parent. An entry is never
- * evicted before its children, because a KV block without the blocks above it cannot be used. No LMDB
- * here.
+ * Invariant: an entry's `children` is the number of live entries with it as parent. An entry is
+ * never evicted before its children, because a KV block without the blocks above it cannot be used.
+ * No LMDB here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 enum { PAGE = 4096, PAGE_HEADER = 16, SMALL_MAX = 2000, SMALL_OVERHEAD = 192 };
 
 /* Small values are in leaf pages that are about two thirds full; large ones have overflow pages.
- * Each has a use record. */
+ * Returns an estimate of the bytes on disk of a value and its use record. */
 uint64_t cache_disk_bytes(size_t n) {
     if (n <= SMALL_MAX)
         return n + n / 2 + SMALL_OVERHEAD;
@@ -77,7 +77,8 @@ static bool has_parent(const cache_entry *e) {
     return e->parent.low != 0 || e->parent.high != 0;
 }
 
-/* The slot with the first child of a key; its siblings are in a list. */
+/* Returns the slot with the first child of a key. The other children follow that child in a
+ * list. */
 static hash_slot *family_of(const cache_index *x, uint8_t space, hash128 parent) {
     uint64_t hash = hash_of(space, parent);
     for (hash_slot *s = hash_index_first(&x->families, hash); s;
@@ -218,7 +219,7 @@ typedef struct candidate {
     cache_entry *entry;
 } candidate;
 
-/* The entry with the least rank is evicted first. */
+/* Returns an entry's rank; the entry with the least rank is evicted first. */
 static double rank_of(const cache_index *x, const cache_entry *e, cache_policy policy) {
     switch (policy) {
     case CACHE_FIFO:
@@ -239,9 +240,9 @@ static bool goes_before(const void *c, candidate a, candidate b) {
 
 HEAP_DEFINE(victims, candidate, const void *, goes_before, HEAP_NOT_TOLD);
 
-/* A parent enters the heap when its last child has been chosen. So a chain of blocks of little value
- * is evicted as a whole before any leaf of more value. Pinned entries, and so their parents, never
- * enter. */
+/* A parent enters the heap when its last child has been chosen. So a chain of blocks of little
+ * value is evicted as a whole before any leaf of more value. Pinned entries, and so their parents,
+ * never enter. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max) {
     candidate *heap = mem_alloc(sizeof *heap * (size_t)(x->count + 1));

@@ -1,5 +1,6 @@
 /*
- * cache_int.h - the structs and functions that the cache's files share, and the format of cache.mdb.
+ * cache_int.h - the structs and functions that the cache's files share, and the format of
+ * cache.mdb.
  *
  *   cache.c        opening and closing; get and put; statistics
  *   cache_index.c  the index in memory: keys, sizes, use; choice of victims
@@ -11,8 +12,8 @@
  *   cache_check.c  verifies the file's pages before LMDB opens it
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
- * ("version" → u32, "sketch" → frequency sketch, pairs of cache_meta.c), "pins" (cache_pins.c), "log"
- * (cache_log.c). A value:
+ * ("version" → u32, "sketch" → frequency sketch, pairs of cache_meta.c), "pins" (cache_pins.c),
+ * "log" (cache_log.c). A value:
  *
  *   0     4       8        12         16         24    32    48             48 + 64·n
  *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
@@ -20,13 +21,13 @@
  *   |     |       | bytes  |          | bytes u64| u64 | 16  |              |         |
  *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
  *
- * An overflow page of LMDB has a header of 16 bytes, so a payload at 48 + 64·n is 64-byte aligned in
- * the map. The checksum covers the header's other fields, identity and payload.
+ * An overflow page of LMDB has a header of 16 bytes, so a payload at 48 + 64·n is 64-byte aligned
+ * in the map. The checksum covers the header's other fields, identity and payload.
  *
  * Each process that has the cache open holds a shared lock on cache.mdb-users. A process that gets
- * the lock exclusively is the only one: it checks the pages before LMDB opens the file, and replaces
- * a damaged file. Nothing is synced; the page check and the checksums find what a power failure left
- * half written.
+ * the lock exclusively is the only user of the cache: it checks the pages before LMDB opens the
+ * file, and replaces a damaged file. Nothing is synced; the page check and the checksums find what
+ * a power failure left half written.
  */
 #ifndef CACHE_INT_H
 #define CACHE_INT_H
@@ -71,9 +72,10 @@ typedef struct cache_entry {
     int elder, younger;  /* siblings in the list of its parent's children; -1: none */
 } cache_entry;
 
-/* Recent request frequency of keys, stored or not: a count-min sketch as in TinyLFU. A key's count is
- * the least of its four counters; all counters are halved periodically, so that old requests fade. A
- * count outlives the eviction of its key, so a value that is stored again keeps its frequency. */
+/* Recent request frequency of keys, stored or not: a count-min sketch as in TinyLFU. A key's count
+ * is the least of its four counters; all counters are halved periodically, so that old requests
+ * fade. A count outlives the eviction of its key, so a value that is stored again keeps its
+ * frequency. */
 enum { SKETCH_ROWS = 4, SKETCH_WIDTH = 1 << 14, SKETCH_MAX = 255 };
 typedef struct cache_sketch {
     uint64_t noted; /* counts since the last halving */
@@ -103,11 +105,11 @@ void index_pin(cache_index *x, cache_entry *entry, uint32_t pins);
 void index_touch(cache_index *x, cache_entry *entry); /* records a use, in the sketch as well */
 /* Counts a request of a key in the sketch. */
 void index_note(cache_index *x, uint8_t space, hash128 key);
-/* Chooses up to `max` entries whose eviction frees `bytes`, in order, children before their parents.
- * Returns their number. */
+/* Chooses up to `max` entries whose eviction frees `bytes`, in order, children before their
+ * parents. Returns their number. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max);
-/* Estimated bytes on disk of a value of n bytes. */
+/* Estimates the bytes on disk of a value of n bytes. */
 uint64_t cache_disk_bytes(size_t n);
 
 /* ---- the cache ------------------------------------------------------------------------------- */
@@ -126,7 +128,7 @@ typedef struct cache_job {
 
 struct cache {
     struct cache *next_open; /* in the list of this process's open caches */
-    int refs;                /* stores that share it */
+    int refs;                /* number of stores that share the cache */
     dev_t device;
     ino_t inode;
     char *path;
@@ -155,18 +157,18 @@ struct cache {
     cache_stats stats;
 };
 
-/* The cache of a file, shared by all stores of this process that open it; NULL with *e: it cannot
- * be used. budget 0: the default. cache_close releases it; NULL is fine. */
+/* Opens the cache of a file, which all stores of this process share. NULL, with *e set: it cannot
+ * be used. budget 0: the default. cache_close releases a cache; NULL is fine. */
 cache *cache_open(const char *path, size_t budget, err *e);
 void cache_close(cache *c);
-/* cache_check on the bytes of a file. */
+/* Like cache_check, for the bytes of a file in memory. */
 int cache_check_bytes(const void *bytes, size_t n, err *e);
 size_t cache_map_bytes(size_t budget);
 /* Locks: [env] the caller holds env_lock shared, [mutex] it holds the mutex, [] it holds neither.
  * Functions that return an int return an LMDB status or errno value. */
 
-/* Begins a transaction; adopts a map that another process has enlarged, for which it may release
- * env_lock for a moment. [env] */
+/* Begins a transaction. If another process has enlarged the map, adopts the new size, and may
+ * release env_lock for a moment to do so. [env] */
 int cache_begin(cache *c, unsigned flags, MDB_txn **out);
 /* Updates the index to the last commit of any process. [] */
 void cache_refresh(cache *c);
@@ -174,21 +176,24 @@ void cache_refresh(cache *c);
 int cache_catch_up(cache *c, MDB_txn *t, size_t id);
 /* Begins a write transaction and updates the index to its snapshot. [env] */
 int cache_write_begin(cache *c, MDB_txn **out);
-/* Extent of a write transaction: KEYS if all changed keys were passed to cache_touch, MUCH if other
- * processes have to load the whole index. The index must match the changes already. */
+/* What a write transaction has changed. KEYS: only keys that were passed to cache_touch. MUCH:
+ * other processes have to load the whole index. The index in memory must already have the
+ * changes. */
 typedef enum cache_extent { CACHE_WROTE_NOTHING, CACHE_WROTE_KEYS, CACHE_WROTE_MUCH } cache_extent;
 /* Commits a write transaction, or aborts it if rc is an error or nothing was written. [env] */
 int cache_write_end(cache *c, MDB_txn *t, int rc, cache_extent extent);
 /* Records a changed key of the write transaction. */
 void cache_touch(cache *c, uint8_t space, hash128 key);
 void cache_load_touched(cache *c, MDB_txn *t); /* into the index [env, mutex] */
-/* Replaces the index entry of a key by the file's, if any. [env, mutex] */
+/* Replaces the index entry of a key by the file's entry, or removes it if the file has none. [env,
+ * mutex] */
 void cache_load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key);
 uint64_t cache_pages_bytes(cache *c, MDB_txn *t); /* bytes of pages that the trees use */
 void *cache_writer(void *arg);                    /* the thread's main function */
 void cache_enqueue(cache *c, cache_job *job);     /* [mutex] */
 int cache_load_index(cache *c, MDB_txn *t);       /* [env, mutex] */
-/* The number of pins of one block in the file; and all pins, into a newly loaded index. */
+/* cache_count_pins returns the number of pins of a block in the file. cache_load_pins adds all pins
+ * in the file to a newly loaded index. */
 uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block);
 int cache_load_pins(cache *c, MDB_txn *t);
 int cache_delete(cache *c, MDB_txn *t, uint8_t space, hash128 key); /* value and use record */

@@ -28,7 +28,7 @@ size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out) {
     return n;
 }
 
-/* The identity of a stored value; p = NULL: the header is invalid. */
+/* Returns the identity of a stored value; p = NULL: the header is invalid. */
 static str identity_of(MDB_val data) {
     value_header h;
     if (data.mv_size < CACHE_HEADER)
@@ -59,8 +59,8 @@ bool cache_identity(cache *c, cache_space space, hash128 key, buf *out) {
     return found;
 }
 
-/* Finds keys from *from on whose identity begins with `wanted`; returns their number, sets *from to
- * the last and *end if there are no more. */
+/* Finds keys from *from on whose values have an identity that begins with `wanted`. Returns their
+ * number. Sets *from to the last key, and *end if there are no more. */
 static size_t find_matching(cache *c, MDB_txn *t, cache_space space, str wanted, hash128 *from,
                             hash128 *keys, bool *end) {
     MDB_cursor *cursor = NULL;

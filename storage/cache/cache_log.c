@@ -1,14 +1,15 @@
 /*
- * cache_log.c - write transactions, and the log of the keys that each commit changed. Other processes
- * update their index from the log; loading a whole index takes 40 ms for 100,000 entries.
+ * cache_log.c - write transactions, and the log of the keys that each commit changed. Other
+ * processes update their index from the log; loading a whole index takes 40 ms for 100,000 entries.
  *
  *   tree "log": transaction's id 8, big-endian  →  XXH3 of the rest, seeded by the id 8 |
  *                                                  touched: (space 1 | key 16)…
  *
- * Invariants: the log has keys only; each is looked up in the file, so a value that has been deleted
- * since is not found. If a commit is missing from the log (too many keys, too long ago, damaged) the
- * whole index is loaded. Every write transaction uses cache_write_begin and cache_write_end, so the
- * index matches its snapshot when it begins and its commit when it ends.
+ * Invariants: the log has only keys. Each key is looked up in the file, so a value that was deleted
+ * later is not found. If a commit is missing from the log (too many keys, too long ago, damaged)
+ * the whole index is loaded. Every write transaction uses cache_write_begin and cache_write_end, so
+ * the index matches the transaction's snapshot when the transaction begins, and its commit when it
+ * ends.
  */
 #include <string.h>
 
@@ -40,7 +41,7 @@ void cache_touch(cache *c, uint8_t space, hash128 key) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The keys of one commit, valid during the transaction; false: there is no valid record. */
+/* Gets the keys of one commit, valid during the transaction. false: there is no valid record. */
 static bool log_find(cache *c, MDB_txn *t, uint64_t id, const uint8_t **keys, size_t *n) {
     log_key name;
     uint64_t sum;

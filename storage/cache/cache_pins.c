@@ -3,9 +3,9 @@
  *
  *   tree "pins": block's key 16 | hash of the name 16  →  the name
  *
- * Invariants: a block pinned under two names stays protected until both are unpinned; a pin outlives
- * the loss of its block, which is protected again when it is stored again; pinned blocks take at most
- * half of the budget, so that eviction can always free space.
+ * Invariants: a block pinned under two names stays protected until both are unpinned; a pin
+ * outlives the loss of its block, which is protected again when it is stored again; pinned blocks
+ * take at most half of the budget, so that eviction can always free space.
  */
 #include <string.h>
 
@@ -44,7 +44,8 @@ uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block) {
     return n;
 }
 
-/* The next valid record; from a new cursor the first. MDB_NOTFOUND at the end. */
+/* Reads the next valid record, or the first one if the cursor is new. Returns MDB_NOTFOUND at the
+ * end. */
 static int pin_next(MDB_cursor *cursor, pin_key *out) {
     MDB_val key, data;
     int rc;
@@ -71,7 +72,8 @@ int cache_load_pins(cache *c, MDB_txn *t) {
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Adds the pins of the blocks in the index. MDB_MAP_FULL: over the share of the budget. [mutex] */
+/* Adds pins of those blocks that are in the index. MDB_MAP_FULL: pins would exceed their share of
+ * the budget. [mutex] */
 static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_t n,
                     cache_pins *out) {
     pin_key pin = {.name = name_hash(name)};
@@ -114,7 +116,7 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Adds pins of a name, or (n = 0) deletes all of it, in one transaction. */
+/* Adds pins under a name, or deletes all its pins if n = 0, in one transaction. */
 static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out) {
     MDB_txn *t = NULL;
     int rc = cache_write_begin(c, &t);

@@ -2,9 +2,9 @@
  * cache_write.c - the write-behind thread: batches of puts and deletes, eviction, write errors; and
  * loading the index from the file.
  *
- * Invariants: only cache_flush and cache_close wait for this thread; after a failed write nothing more
- * is written, and stored values stay readable; a batch is small relative to the budget, because pages
- * freed by a transaction are reusable only two transactions later.
+ * Invariants: only cache_flush and cache_close wait for this thread; after a failed write nothing
+ * more is written, and stored values stay readable; a batch is small relative to the budget,
+ * because pages freed by a transaction are reusable only two transactions later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,16 @@
 
 enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32, PAGE = 4096 };
 
-/* Size of the map beyond the budget. Values may use half of it, because after many deletions pages
- * are less full than cache_disk_bytes assumes. */
+/* Returns the size of the map beyond the budget. Values may use half of that size, because after
+ * many deletions pages are less full than cache_disk_bytes assumes. */
 static size_t room_beside(const cache *c) {
     return cache_map_bytes(c->budget) - c->budget;
 }
 
-/* The number of keys that one transaction may change. A transaction copies the pages it changes, and
- * the old ones are reusable only two transactions later, so it may change a sixth of the free pages.
- * Keys are hashes: each change touches one page of values and one of use records. [mutex] */
+/* Returns the number of keys that one transaction may change. A transaction copies the pages it
+ * changes, and the old pages are reusable only two transactions later, so it may change a sixth of
+ * the free pages. Keys are hashes: each change touches one page of values and one of use records.
+ * [mutex] */
 static size_t keys_at_once(const cache *c) {
     enum { PARTS = 6, PAGES_PER_KEY = 2 };
     MDB_envinfo info = {0};
@@ -141,7 +142,7 @@ static int save_sketch(cache *c, MDB_txn *t) {
     return 0;
 }
 
-/* Loads the sketch; without a valid one it is started from the hits of the entries. */
+/* Loads the sketch. If there is no valid one, makes a sketch from the hits of the entries. */
 static void load_sketch(cache *c, MDB_txn *t) {
     enum { SEED_MAX = 8 };
     cache_sketch *s = mem_zalloc(sizeof *s);
@@ -226,8 +227,8 @@ uint64_t cache_pages_bytes(cache *c, MDB_txn *t) {
     return pages * PAGE;
 }
 
-/* Bytes to evict so that `incoming` bytes fit both the budget, by the index's estimate, and the map,
- * by pages in use. [mutex] */
+/* Returns the bytes to evict so that `incoming` bytes fit the budget, by the index's estimate, and
+ * the map, by its pages in use. [mutex] */
 static uint64_t excess_of(const cache *c, uint64_t incoming) {
     uint64_t limit = c->budget + room_beside(c) / 2, excess = 0;
     if (c->index.bytes + incoming > c->budget)
@@ -243,7 +244,7 @@ typedef struct victim {
     uint8_t space;
 } victim;
 
-/* Copies the keys of the victims for `excess` bytes; returns their number. [mutex] */
+/* Chooses victims that free `excess` bytes and copies their keys. Returns their number. [mutex] */
 static size_t victims_choose(cache *c, uint64_t excess, victim *out) {
     cache_entry **entries = mem_alloc(sizeof *entries * VICTIMS_MAX);
     size_t n = index_victims(&c->index, c->policy, excess, entries, VICTIMS_MAX);
@@ -253,8 +254,8 @@ static size_t victims_choose(cache *c, uint64_t excess, victim *out) {
     return n;
 }
 
-/* Deletes n victims in one transaction, except those that have been deleted, pinned or got children
- * since they were chosen. */
+/* Deletes n victims in one transaction, except victims that were deleted or pinned, or got
+ * children, after they were chosen. */
 static int evict_some(cache *c, const victim *victims, size_t n) {
     MDB_txn *t;
     size_t gone = 0;
@@ -278,7 +279,7 @@ static int evict_some(cache *c, const victim *victims, size_t n) {
     return rc;
 }
 
-/* Evicts `excess` bytes, in transactions of keys_at_once / share keys. */
+/* Evicts `excess` bytes, with keys_at_once / share keys per transaction. */
 static int evict(cache *c, uint64_t excess, size_t share) {
     victim *victims = mem_alloc(sizeof *victims * VICTIMS_MAX);
     pthread_mutex_lock(&c->mutex);
@@ -295,7 +296,8 @@ static int evict(cache *c, uint64_t excess, size_t share) {
     return rc;
 }
 
-/* Evicts for `incoming` bytes, and some more, so that not every batch has to. */
+/* Makes room for `incoming` bytes. Evicts more than needed, so that not every batch has to
+ * evict. */
 static int make_way(cache *c, uint64_t incoming) {
     pthread_mutex_lock(&c->mutex);
     uint64_t excess = excess_of(c, incoming);
@@ -303,7 +305,7 @@ static int make_way(cache *c, uint64_t incoming) {
     return excess ? evict(c, excess + c->budget / SPARE_SHARE, 1) : 0;
 }
 
-/* Takes the jobs of one transaction from the queue; *bytes: on disk. [mutex] */
+/* Takes the jobs of one transaction from the queue; sets *bytes to their bytes on disk. [mutex] */
 static cache_job *take_batch(cache *c, size_t *bytes) {
     size_t limit = BASE_MIN(CACHE_BATCH_BYTES, c->budget / BATCH_SHARE), n = 0;
     size_t most = keys_at_once(c);
@@ -352,8 +354,8 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     return use_write(c, t, &copy);
 }
 
-/* Writes changed use records in one transaction; *more: there are others. The last transaction also
- * writes the sketch. */
+/* Writes changed use records in one transaction. Sets *more if some are left. The last such
+ * transaction also writes the sketch. */
 static int write_use(cache *c, bool *more) {
     MDB_txn *t;
     size_t n = 0;
@@ -389,8 +391,9 @@ static int write_batch(cache *c, const cache_job *jobs, size_t bytes) {
     return cache_write_end(c, t, rc, c->touched.n ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
 }
 
-/* The map is full although the budget is not: readers hold old pages, or free pages are fragmented.
- * Deleting itself needs pages and returns them two transactions later, hence several small rounds. */
+/* Called if the map is full although the budget is not: readers hold old pages, or free pages are
+ * fragmented. Evicts in several small rounds, because deleting itself needs pages, which are
+ * reusable only two transactions later. */
 static int make_room(cache *c) {
     enum { ROUNDS = 3, SHARE = 16, SMALL = 4 };
     int rc = 0;

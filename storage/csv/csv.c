@@ -32,7 +32,8 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     const char *start = c->in.p + c->in.start;
-    bool inside = at >= start && at <= c->in.p + c->in.end; /* not so for a converted cell */
+    bool inside =
+        at >= start && at <= c->in.p + c->in.end; /* false for a cell converted to UTF-8 */
     long long line = (long long)(c->line + (inside ? count_lines(start, at) : 0));
     if (position < 0)
         return err_set(e, code, "%s, line %lld: %s", c->in.name, line, what);
@@ -78,7 +79,8 @@ void csv_advance(csv *c) {
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* Memory of a batch's texts, allocated from its arena in large pieces instead of per cell. */
+/* Memory for a batch's texts, allocated from the batch's arena in large pieces instead of per
+ * cell. */
 typedef struct text_pieces {
     arena *mem;
     char *p;

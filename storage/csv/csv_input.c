@@ -1,9 +1,10 @@
 /*
  * csv_input.c - the input of the CSV reader: a file or standard input, plain or gzipped, or memory.
  *
- * Invariants: the bytes between start and end stay until the reader moves start, but their address may
- * change in csv_input_more. A statement opens a file twice, to bind and to run; a pipe that is closed
- * before a row was read is therefore kept open, with the bytes read so far, for the next open.
+ * Invariants: the bytes between start and end stay until the reader moves start, but their address
+ * may change in csv_input_more. A statement opens a file twice, to bind and to run; a pipe that is
+ * closed before a row was read is therefore kept open, with the bytes read so far, for the next
+ * open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -146,8 +147,8 @@ int csv_input_more(csv_input *in, err *e) {
         in->end -= in->start;
         in->start = 0;
     }
-    /* A record is scanned again from its beginning after each call, so read as much again as there
-     * is, even if a pipe returns little at a time. */
+    /* A record is scanned again from its beginning after each call, so the window is at least
+     * doubled, even if a pipe returns few bytes at a time. */
     size_t enough = in->end < WINDOW_FIRST ? in->end + 1 : in->end * 2;
     int status = 0;
     while (status == 0 && !in->eof && in->end < enough)

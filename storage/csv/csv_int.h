@@ -8,9 +8,9 @@
  *   csv.c         batches of typed rows; errors with line and column
  *   csv_write.c   writes rows
  *
- * A BLOB is written as \x and two hexadecimal digits per byte, as psql does, so none of its bytes can
- * be mistaken for a delimiter or for text in another encoding. A cell without \x is read as its own
- * bytes.
+ * A BLOB is written as \x and two hexadecimal digits per byte, as psql does, so none of its bytes
+ * can be mistaken for a delimiter or for text in another encoding. A cell without \x is read as its
+ * own bytes.
  */
 #ifndef KVASIR_CSV_INT_H
 #define KVASIR_CSV_INT_H
@@ -21,7 +21,7 @@
 /* Readable bytes after the window's end: the scanner loads 16 at a time. */
 enum { CSV_SLACK = 16 };
 
-/* The longest record: as much as a row can hold. */
+/* Maximum size of a record: as much as a row can hold. */
 #define CSV_RECORD_MAX ((size_t)1 << 30)
 
 struct csv_gzip;
@@ -35,14 +35,14 @@ typedef struct csv_input {
     int fd; /* -1: memory */
     bool owns_fd;
     bool once; /* standard input or a pipe: it cannot be opened again from its beginning */
-    const atomic_bool *cancel; /* checked while waiting for these; NULL: not cancellable */
+    const atomic_bool *cancel; /* checked while waiting for such input; NULL: not cancellable */
     struct csv_gzip *gzip;
     char *p;
     size_t start, end, cap;
     bool eof;
 } csv_input;
 
-/* ERR_IO, ERR_CANCELLED. A pipe that was closed with `unread` is continued. */
+/* ERR_IO, ERR_CANCELLED. Opens an input. A pipe that was closed with `unread` is continued. */
 int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
 /* unread: the window still has the input's beginning, so keep a pipe for the next open. */
@@ -75,7 +75,7 @@ typedef enum csv_status {
 /* Splits the record at p. `last`: the input ends at `end`. */
 csv_status csv_record_next(const char *p, const char *end, bool last, char delimiter,
                            csv_record *out);
-/* The cell's text; an escaped one is unescaped into memory from `a`. */
+/* Returns the cell's text; an escaped text is unescaped into memory from `a`. */
 str csv_cell_text(const csv_cell *c, arena *a);
 
 /* Converts the bytes of a text that are not UTF-8 from Windows-1252. */
@@ -103,8 +103,8 @@ int csv_open_memory(const void *bytes, size_t n, const csv_options *options, csv
 int csv_peek(csv *c, bool *end, err *e);
 /* Moves to the next record. */
 void csv_advance(csv *c);
-/* An error at byte `at` of the current record: "file, line N, column "c": …". position < 0: without a
- * column. */
+/* Sets an error at byte `at` of the current record: "file, line N, column "c": …". position < 0:
+ * without a column. */
 int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format,
               ...) BASE_PRINTF(6, 7);
 

@@ -1,8 +1,9 @@
 /*
  * csv_record.c - splits a record of a CSV file into cells.
  *
- * Invariant: a quote begins a quoted cell only as the cell's first byte; elsewhere it is text, as in
- * TSV files. Inside a quoted cell only quotes are special.
+ * Invariant: a quote begins a quoted cell only as the cell's first byte. Anywhere else a quote is
+ * an ordinary character (TSV files contain such quotes). Inside a quoted cell only quotes are
+ * special.
  */
 #include <string.h>
 
@@ -11,7 +12,8 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/* The first delimiter or newline in [p, end), else end. May load CSV_SLACK bytes after end. */
+/* Returns the first delimiter or newline in [p, end), else end. May load CSV_SLACK bytes after
+ * end. */
 static const char *find_end(const char *p, const char *end, char delimiter) {
     const __m128i d = _mm_set1_epi8(delimiter), nl = _mm_set1_epi8('\n');
     for (; p < end; p += 16) {
@@ -33,7 +35,8 @@ static const char *find_end(const char *p, const char *end, char delimiter) {
 }
 #endif
 
-/* The closing quote of a cell whose text begins at p; NULL: it is not in the window. */
+/* Returns the closing quote of a cell whose text begins at p; NULL: the quote is not in the
+ * window. */
 static const char *find_quote(const char *p, const char *end, bool last, bool *escaped) {
     for (;;) {
         const char *quote = memchr(p, '"', (size_t)(end - p));
@@ -51,7 +54,7 @@ static csv_cell *add_cell(csv_record *out) {
     return &out->cells[out->n++];
 }
 
-/* Scans the cell at p; *after: the delimiter, newline or end that follows it. */
+/* Scans the cell at p. Sets *after to the delimiter, newline or end that follows the cell. */
 static csv_status scan_cell(const char *p, const char *end, bool last, char delimiter,
                             csv_cell *cell, const char **after) {
     *cell = (csv_cell){.p = p};

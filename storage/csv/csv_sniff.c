@@ -58,7 +58,7 @@ static int fill_sample(csv *c, err *e) {
     return 0;
 }
 
-/* Whether the lines end in CR alone; they would be read as one long record. */
+/* Whether the lines end in CR without LF; such lines would be read as one long record. */
 static bool ends_in_cr_alone(const csv *c) {
     const char *p = c->in.p + c->in.start;
     if (memchr(p, '\n', c->in.end - c->in.start))
@@ -77,7 +77,8 @@ static bool is_blank(const csv_record *r) {
 
 /* ---- delimiter ------------------------------------------------------------------------------- */
 
-/* The share of records with as many cells as the first by this delimiter; *width: that number. */
+/* Splits the records by this delimiter. Returns the share of records with as many cells as the
+ * first record; sets *width to that number of cells. */
 static double delimiter_fit(csv *c, char delimiter, int *width) {
     const char *p = c->in.p + c->in.start;
     size_t all = c->in.end - c->in.start, n = BASE_MIN(all, (size_t)DELIMITER_BYTES);
@@ -117,8 +118,8 @@ static char find_delimiter(csv *c) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* False for a number whose text would not be printed from its value, such as a postcode or a telephone
- * number. */
+/* False for a number whose text would not be printed from its value, such as a postcode or a
+ * telephone number. */
 static bool plain_number(str s) {
     if (s.n && s.p[0] == '-')
         s.p++, s.n--;
@@ -132,7 +133,7 @@ static bool only_digits(str s) {
     return true;
 }
 
-/* The narrowest type of one cell that is not NULL. */
+/* Returns the narrowest type of one cell that is not NULL. */
 static value_type cell_type(str s) {
     int64_t i;
     double r;
@@ -206,7 +207,7 @@ static bool find_header(const csv *c, const sample *s) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The column of this name, or -1. */
+/* Returns the column of this name, or -1. */
 static int find_name(const hash_index *by_name, const str *names, str name, uint64_t hash) {
     for (hash_slot *s = hash_index_first(by_name, hash); s; s = hash_index_next(by_name, s))
         if (str_equal_nocase(names[s->item], name))
@@ -258,7 +259,7 @@ static void sample_rest(csv *c, sample *s) {
     }
 }
 
-/* Without a header, the first record counts as well. */
+/* Decides the types of the columns. Without a header, the first record is part of the sample. */
 static void decide_types(csv *c, sample *s) {
     c->types = ARENA_ARRAY(c->mem, value_type, c->ncolumns);
     if (!c->header) {

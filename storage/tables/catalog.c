@@ -1,10 +1,10 @@
 /*
  * catalog.c - the catalog of a transaction: loading, look-up, and the encoding of its records.
  *
- * Invariant: a snapshot never changes while anything besides the store refers to it. The store keeps
- * the last one. It loads a new one when the schema cookie differs; when only rows were committed it
- * updates the version counters in place, unless the snapshot is shared. Changes of the catalog are in
- * catalog_change.c.
+ * Invariant: a snapshot never changes while anything besides the store refers to it. The store
+ * keeps the last one. It loads a new one when the schema cookie differs; when only rows were
+ * committed it updates the version counters in place, unless the snapshot is shared. Changes of the
+ * catalog are in catalog_change.c.
  */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /*
- * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog, and of the trees that go with them.
+ * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog, and of the trees that go with
+ * them.
  *
  * Invariant: every change runs in a child transaction if a savepoint is open, increments the schema
  * cookie, and reloads t->snap; definitions in the old snapshot stay as they were.

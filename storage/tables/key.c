@@ -1,8 +1,9 @@
 /*
  * key.c - order-preserving index keys (format: tables_int.h).
  *
- * Invariant: memcmp of two uncut keys orders them as value_compare orders their cells, then by rowid.
- * For cut keys this holds for their first KEY_CUT bytes only; beyond these the rows must be compared.
+ * Invariant: memcmp of two uncut keys orders them as value_compare orders their cells, then by
+ * rowid. For cut keys this holds for their first KEY_CUT bytes only; beyond these the rows must be
+ * compared.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /*
  * memdir.c - the private directory of a :memory: database.
  *
- * Invariant: a directory kvasir-mem-* whose owner.lock is not locked belongs to a dead process, and any
- * process of the same user may remove it. The kernel releases the flock() when the process dies.
+ * Invariant: a directory kvasir-mem-* whose owner.lock is not locked belongs to a dead process, and
+ * any process of the same user may remove it. The kernel releases the flock() when the process
+ * dies.
  */
 #include <dirent.h>
 #include <errno.h>

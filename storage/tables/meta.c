@@ -1,9 +1,9 @@
 /*
  * meta.c - key-value pairs beside the catalog.
  *
- * Invariant: LMDB limits the length of keys, so a long key is replaced by its first META_KEEP bytes and
- * its hash, and every value begins with the whole key. Prefixes of up to META_KEEP bytes still find
- * long keys.
+ * Invariant: LMDB limits the length of keys, so a long key is replaced by its first META_KEEP bytes
+ * and its hash, and every value begins with the whole key. Prefixes of up to META_KEEP bytes still
+ * find long keys.
  */
 #include <errno.h>
 #include <string.h>

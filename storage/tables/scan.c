@@ -1,13 +1,13 @@
 /*
  * scan.c - scans of a table by rowid or by an index, a batch at a time.
  *
- * A batch first gathers pointers to the bytes of its rows, then decodes column by column. Invariants:
- * cells point into the map; after a write of its transaction a scan seeks to the entry after the last
- * one it read.
+ * A batch first gathers pointers to the bytes of its rows, then decodes column by column.
+ * Invariants: cells point into the map; after a write of its transaction a scan seeks to the entry
+ * after the last one it read.
  *
  * Cut index keys with the same first KEY_CUT bytes form a *group*, whose order the keys do not
- * determine: its rows are fetched, compared with the bounds, sorted by their cells, and returned from
- * `pending`.
+ * determine: its rows are fetched, compared with the bounds, sorted by their cells, and returned
+ * from `pending`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -373,7 +373,8 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
     return 0;
 }
 
-/* A step of a descending scan: skips entries equal to an exclusive high bound, else reads a group. */
+/* A step of a descending scan: skips entries equal to an exclusive high bound, else reads a
+ * group. */
 static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
     bool cut = key_is_cut(key);
     int c = s->low.n ? compare_to_bound(key, &s->low) : 1;

@@ -385,7 +385,8 @@ int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e) {
         return 0;
     bool found;
     status = stats_record_counts(t, def, *out, &found, e);
-    /* Count the table again without stored counts, or if they are off by more than a factor of 2. */
+    /* Count the table again without stored counts, or if they are off by more than a factor of
+     * 2. */
     if (status == 0 && (!found || (*out)->rows > 2 * rows || rows > 2 * (*out)->rows)) {
         stats_feed_clear(*out);
         status = feed_table(t, def, *out, NULL, e);

@@ -1,6 +1,6 @@
 /*
- * stats_record.c - encoding of statistics in the meta tree: column_stats under "stats:<table id>", the
- * counts they are made from under "counts:<table id>".
+ * stats_record.c - encoding of statistics in the meta tree: column_stats under "stats:<table id>",
+ * the counts they are made from under "counts:<table id>".
  *
  *   stats   version, columns, counted rows; per column its column_stats; joint rows; per column a
  *           joint cell (value id, bytes) per joint row

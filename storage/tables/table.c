@@ -1,8 +1,8 @@
 /*
  * table.c - operations on single rows: insert, update, delete, get.
  *
- * Invariant: all constraints are checked before the first write, so a refused row changes nothing; a
- * row and its index entries change together.
+ * Invariant: all constraints are checked before the first write, so a refused row changes nothing;
+ * a row and its index entries change together.
  */
 #include <string.h>
 
@@ -191,8 +191,8 @@ static int remove_from_indexes(txn *t, const table_info *info, const value *row,
     return status;
 }
 
-/* Row operations copy the new and the old row to row_mem: cells may point into pages that LMDB moves
- * or frees when the first of several trees is written. */
+/* Row operations copy the new and the old row to row_mem: cells may point into pages that LMDB
+ * moves or frees when the first of several trees is written. */
 static arena *scratch(txn *t) {
     if (!t->row_mem)
         t->row_mem = arena_new();

@@ -112,8 +112,8 @@ typedef struct table_info {
     row_layout layout;
 } table_info;
 
-/* A loaded catalog, reference-counted: shared by the store, its transactions, and the statements that
- * retain it. */
+/* A loaded catalog, reference-counted: shared by the store, its transactions, and the statements
+ * that retain it. */
 typedef struct snapshot {
     int refs;
     arena *mem;
@@ -173,7 +173,8 @@ typedef struct opened_handle {
 /*
  * A savepoint begins as a short undo log, because an LMDB child transaction costs ten times as much
  * as a single-row INSERT. After UNDO_MAX rows, before any other kind of change, or when the map is
- * nearly full, a child transaction is begun; rolling back then aborts the child and replays the log.
+ * nearly full, a child transaction is begun; rolling back then aborts the child and replays the
+ * log.
  */
 struct txn {
     store *store;
@@ -230,8 +231,8 @@ int index_add_row(txn *t, const table_info *info, int index, const value *row, i
                   err *e);
 int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
                      err *e);
-/* Finds a row other than `self` (if has_self) whose index columns equal those of `row`. A NULL among
- * them equals nothing. */
+/* Finds a row other than `self` (if has_self) whose index columns equal those of `row`. A NULL
+ * among them equals nothing. */
 int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
                      int64_t self, int64_t *rowid, bool *found, err *e);
 int index_build(txn *t, const table_info *info, int index, const atomic_bool *cancel, err *e);

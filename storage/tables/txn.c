@@ -2,9 +2,9 @@
  * txn.c - transactions and savepoints.
  *
  * Invariants: an LMDB write transaction exists only while this process holds writer.lock; all LMDB
- * cursors are closed before the innermost LMDB transaction changes (scans seek again, row cursors are
- * reopened); handles of trees are opened when a catalog is loaded, so that no transaction uses a
- * handle opened after it began.
+ * cursors are closed before the innermost LMDB transaction changes (scans seek again, row cursors
+ * are reopened); handles of trees are opened when a catalog is loaded, so that no transaction uses
+ * a handle opened after it began.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,8 +116,8 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
         status = writer_lock(s, wait, e);
     if (status)
         return status;
-    /* LMDB does not reuse pages that a registered reader may read. Without this, a killed reader would
-     * make the file grow with every commit. */
+    /* LMDB does not reuse pages that a registered reader may read. Without this, a killed reader
+     * would make the file grow with every commit. */
     mdb_reader_check(s->env, NULL);
     int rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
     if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
