@@ -98,12 +98,12 @@ typedef struct llm_model_info {
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e);
 void llm_engine_close(llm_engine *engine); /* NULL is fine */
 const llm_model_info *llm_engine_info(const llm_engine *engine);
-/* A copy of the facts with its strings in `mem`, so that they outlive the engine. */
+/* Copies the facts and their strings into *out and `mem`, so that they outlive the engine. */
 void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out);
 
-/* True once a load or a pass found that the file, or what it computes on this machine, is not what
- * the side file recorded. The llm_step that finds it fails with ERR_MODEL before it returns an
- * answer. The engine's fingerprint is then wrong: close it and open a new one. Thread-safe. */
+/* Whether a load or a pass found that the file, or what it computes on this machine, differs from
+ * the record in the side file. The llm_step that finds this fails with ERR_MODEL before it returns
+ * an answer. The engine's fingerprint is then wrong: close it and open a new one. Thread-safe. */
 bool llm_engine_outdated(const llm_engine *engine);
 /* Whether opening the engine's path now would give the same files with the same bytes. May read the
  * files. Thread-safe. */
@@ -166,7 +166,7 @@ llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const st
                          int count, const llm_template *after, err *e);
 llm_guide *llm_guide_retain(llm_guide *guide);
 void llm_guide_release(llm_guide *guide);
-/* A hash of kind, literals and template: part of the key of a stored answer. */
+/* Returns a hash of kind, literals and template: part of the key of a stored answer. */
 hash128 llm_guide_key(const llm_guide *guide);
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ int llm_submit(llm_session *session, const llm_request *request, err *e);
  * finished and not yet returned. ERR_CANCELLED: unanswered requests were dropped; finished
  * answers are still returned. */
 int llm_step(llm_session *session, llm_event *events, int capacity, int *count, bool *idle, err *e);
-/* The session's counters so far (base.h). */
+/* Gets the session's counters so far (base.h). */
 void llm_session_figures(const llm_session *session, llm_figures *out);
 void llm_session_memory(const llm_session *session, llm_memory *out);
 

@@ -33,14 +33,14 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* malloc, calloc, realloc, strdup, strndup that end the process out of memory; release with free().
- */
+/* Like malloc, calloc, realloc, strdup and strndup, but end the process if memory runs out. Release
+ * with free(). */
 void *mem_alloc(size_t bytes);
 void *mem_zalloc(size_t bytes);
 void *mem_realloc(void *p, size_t bytes);
 char *mem_strdup(const char *c_string); /* NULL for NULL */
 char *mem_strndup(const char *p, size_t n);
-/* malloc: NULL out of memory. For sizes that depend on the user's data. */
+/* Like malloc, returns NULL if memory runs out. For sizes that depend on the user's data. */
 void *mem_try_alloc(size_t bytes);
 
 /* Accounting of one statement's memory: bytes of all its arenas on the heap and in temporary files,

@@ -269,7 +269,7 @@ int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *o
  * of the existing rows, or reads the table if no counts are stored. */
 typedef struct stats_feed stats_feed;
 int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e);
-/* The batch has the table's columns. */
+/* Counts the rows of a batch, which has the table's columns. */
 void stats_feed_rows(stats_feed *f, const batch *rows, const int64_t *rowids);
 int stats_feed_keep(stats_feed *f, txn *t, const table_def *def, err *e);
 void stats_feed_free(stats_feed *f); /* NULL is fine */

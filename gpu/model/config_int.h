@@ -59,8 +59,8 @@ typedef struct model_config {
     bool window_first; /* true: a period's first layer has the window; false: all but its last */
 } model_config;
 
-/* ERR_UNSUPPORTED: the message names the architecture or feature; ERR_CORRUPT: the key or tensor
- * that is missing or invalid. */
+/* Reads and checks the configuration. ERR_UNSUPPORTED: the message names the architecture or
+ * feature. ERR_CORRUPT: it names the key or tensor that is missing or invalid. */
 int config_read(const gguf *g, model_config *out, err *e);
 
 bool config_layer_has_rope(const model_config *c, int layer);

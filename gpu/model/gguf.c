@@ -432,7 +432,7 @@ static int index_tensors(gguf *g, const char *called, err *e) {
     return 0;
 }
 
-/* path: NULL for a file in memory. */
+/* Opens a file from its mapping. `path` is NULL for a file in memory. */
 static int open_mapping(const char *path, const char *called, mapping m, gguf **out, err *e) {
     gguf *g = mem_zalloc(sizeof *g);
     int rc = add_shard(g, called, m, e);

@@ -56,8 +56,8 @@ int gguf_open(const char *path, gguf **out, err *e);
 int gguf_open_memory(const void *bytes, size_t n, gguf **out, err *e);
 void gguf_close(gguf *g);
 
-/* false: the key is absent or of another type. u64 accepts integers of any width that are not
- * negative; f64 accepts integers. */
+/* Get the value of a key. false: the key is absent or of another type. u64 accepts integers of any
+ * width that are not negative; f64 accepts integers. */
 bool gguf_get_u64(const gguf *g, const char *key, uint64_t *out);
 bool gguf_get_f64(const gguf *g, const char *key, double *out);
 bool gguf_get_bool(const gguf *g, const char *key, bool *out);

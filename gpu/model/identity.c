@@ -41,8 +41,9 @@ static int64_t clock_ns(clockid_t clock) {
     return (int64_t)t.tv_sec * SECOND_NS + t.tv_nsec;
 }
 
-/* The kernel's ticks are at most 10 ms; a file system whose times have no fractions of a
- * millisecond may round them to 2 s. A time in the future comes from a clock that was set back. */
+/* A change is settled after a short wait: the kernel's ticks are at most 10 ms; a file system whose
+ * times have no fractions of a millisecond may round them to 2 s. A time in the future comes from a
+ * clock that was set back. */
 bool identity_is_settled(int64_t changed_ns, int64_t now_ns) {
     int64_t grain = changed_ns % 1000000 != 0 ? SECOND_NS / 20 : 2 * SECOND_NS;
     return changed_ns <= now_ns && now_ns - changed_ns > grain;

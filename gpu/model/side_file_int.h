@@ -22,7 +22,7 @@ typedef struct side_facts {
     side_probe probe[LLM_PRECISIONS];
 } side_facts;
 
-/* false: there is no valid file. */
+/* Reads the recorded facts. false: there is no valid file. */
 bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out);
 void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts);
 /* Replaces the recorded rates by those above 0; does nothing if there is no file. */

@@ -88,7 +88,7 @@ static void text_set(request *r, str text) {
     r->text = clean;
 }
 
-/* An answer is valid text: U+FFFD replaces NUL and bytes that are not UTF-8. */
+/* Sets the answer to `text` made valid: U+FFFD replaces NUL and bytes that are not UTF-8. */
 static void free_text_set(request *r, str text) {
     buf clean = {0};
     if (text.n > 0 && (!utf8_valid(text) || memchr(text.p, 0, text.n) != NULL)) {

@@ -27,7 +27,7 @@ typedef enum load_state {
 
 typedef struct loader loader;
 
-/* NULL: the system refuses a thread; blocks are then read when they are needed. */
+/* Starts a loader. NULL: the system refuses a thread; blocks are then read when they are needed. */
 loader *loader_new(llm_engine *engine, void *work, const llm_kv_store *store, size_t block_bytes);
 void loader_free(loader *l); /* NULL is fine; waits for the block being read */
 /* Returns the number of blocks that may be asked for now. */

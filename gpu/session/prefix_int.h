@@ -116,8 +116,9 @@ static inline int prefix_node_wanted(const prefix_node *node) {
 int prefix_wanted(const void *tree, int32_t block);
 uint32_t prefix_life(const void *tree, int32_t block);
 
-/* Allocates blocks for the tokens of `node` and `extra` more; its parents are resident. Evicts as
- * needed. false: there is no room, or the node has users and most_used would be exceeded. */
+/* Allocates blocks for the tokens of `node` and `extra` more. Requires that its parents are
+ * resident. Evicts as needed. false: there is no room, or the node has users and most_used would be
+ * exceeded. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
 /* Frees the blocks of a node that has no resident children and no users. */
 void prefix_evict(prefix_tree *t, prefix_node *node);

@@ -223,7 +223,8 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
     return true;
 }
 
-/* Adds rows for the node's tokens that have no KV yet. false: the pass is full before its end. */
+/* Adds rows for the node's tokens that have no KV yet. false: the pass is full before the end of
+ * the node. */
 static bool node_place(llm_session *s, request *r, prefix_node *node, bool prompt) {
     int n = BASE_MIN(node->count - node->computed, BASE_MAX(rows_left(s), 0));
     for (int i = 0; i < n; i++) {

@@ -83,7 +83,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
 }
 
 /* Estimates the blocks that the requests so far need if they share nothing. Each request gets two
- * more, for its answer and for its last, partly filled block. */
+ * more blocks, for its answer and for its last, partly filled block. */
 static int likely_blocks(const llm_session *s) {
     uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->figures.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
@@ -417,7 +417,8 @@ static int pass_run(llm_session *s, err *e) {
     return code;
 }
 
-/* A damaged file, or one that overflows in this precision, must give an error, not an answer. */
+/* Returns an error if logits were NaN or infinite: the file is damaged, or it overflows in this
+ * precision. */
 static int soundness_check(llm_session *s, err *e) {
     if (!s->unsound)
         return 0;

@@ -147,7 +147,8 @@ void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_
 /* Fills the pass: a row for each decoding sequence, then prompts in order. false: nothing could be
  * placed although work is left. */
 bool schedule_fill(llm_session *s);
-/* Adds the prompt of `r` to the pass (llm_logprobs). false: the pass is full before its end. */
+/* Adds the prompt of `r` to the pass (llm_logprobs). false: the pass is full before the end of the
+ * prompt. */
 bool schedule_fill_one(llm_session *s, request *r);
 void schedule_reset_pass(llm_session *s);
 /* Sets the wants' pointers, once the pass is filled. */
@@ -173,8 +174,8 @@ request *list_pop(request_list *list); /* NULL: empty */
  * step, logits); `step` is the number of the answer's token. */
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step);
-/* The same draw from the `count` (<= PASS_DRAW) largest logits in descending order, their tokens
- * and the total weight of the vocabulary. -1: the draw needs more logits. */
+/* Makes the same draw, from the `count` (<= PASS_DRAW) largest logits in descending order, their
+ * tokens `ids`, and the total weight of the vocabulary. -1: the draw needs more logits. */
 int sample_likeliest(const float *logits, const llm_token *ids, int count, uint64_t total,
                      const llm_sampling *sampling, uint64_t seed, int step);
 

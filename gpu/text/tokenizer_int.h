@@ -15,8 +15,8 @@
 
 typedef struct tokenizer tokenizer;
 
-/* ERR_UNSUPPORTED: the message names the tokenizer or pre-tokenizer; ERR_CORRUPT: the vocabulary is
- * damaged. */
+/* Loads a tokenizer from a file. ERR_UNSUPPORTED: the message names the tokenizer or pre-tokenizer;
+ * ERR_CORRUPT: the vocabulary is damaged. */
 int tokenizer_new(const gguf *g, tokenizer **out, err *e);
 void tokenizer_free(tokenizer *t);
 

@@ -34,7 +34,7 @@ size_t merge_run(const merge_table *m, int32_t *ids, size_t n);
 
 typedef struct pretokenizer pretokenizer;
 
-/* ERR_UNSUPPORTED: the name is not in the table. */
+/* Makes the pre-tokenizer of a name. ERR_UNSUPPORTED: the name is not in the table. */
 int pretokenizer_new(str name, pretokenizer **out, err *e);
 void pretokenizer_free(pretokenizer *p); /* NULL is fine */
 /* Whether a piece whose text is a token becomes that token without merging. */

@@ -240,9 +240,9 @@ static bool goes_before(const void *c, candidate a, candidate b) {
 
 HEAP_DEFINE(victims, candidate, const void *, goes_before, HEAP_NOT_TOLD);
 
-/* A parent enters the heap when its last child has been chosen. So a chain of blocks of little
- * value is evicted as a whole before any leaf of more value. Pinned entries, and so their parents,
- * never enter. */
+/* Chooses victims from a heap. A parent enters the heap when its last child has been chosen. So a
+ * chain of blocks of little value is evicted as a whole before any leaf of more value. Pinned
+ * entries, and so their parents, never enter. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max) {
     candidate *heap = mem_alloc(sizeof *heap * (size_t)(x->count + 1));

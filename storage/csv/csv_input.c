@@ -57,8 +57,8 @@ static int gzip_damaged(const csv_input *in, err *e) {
     return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or truncated", in->name);
 }
 
-/* A file may have several gzip members, as `cat a.gz b.gz` makes; zero padding after the last is
- * ignored. */
+/* Moves to the next gzip member. A file may have several, as `cat a.gz b.gz` makes; zero padding
+ * after the last member is ignored. */
 static int gzip_next_member(csv_input *in, err *e) {
     csv_gzip *g = in->gzip;
     while (g->z.avail_in && *g->z.next_in == 0) {

@@ -45,7 +45,8 @@ typedef struct csv_input {
 /* ERR_IO, ERR_CANCELLED. Opens an input. A pipe that was closed with `unread` is continued. */
 int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
-/* unread: the window still has the input's beginning, so keep a pipe for the next open. */
+/* Closes an input. `unread`: the window still has the input's beginning, so a pipe is kept for the
+ * next open. */
 void csv_input_close(csv_input *in, bool unread);
 /* Moves the unread bytes to the front, grows the window if it is full, and reads more. Sets eof at
  * the end of the input. */

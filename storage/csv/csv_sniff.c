@@ -118,8 +118,8 @@ static char find_delimiter(csv *c) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* False for a number whose text would not be printed from its value, such as a postcode or a
- * telephone number. */
+/* Whether a number would be printed as it is written. Postcodes and telephone numbers may not be:
+ * they may begin with 0 or +. */
 static bool plain_number(str s) {
     if (s.n && s.p[0] == '-')
         s.p++, s.n--;

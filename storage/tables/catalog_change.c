@@ -33,7 +33,8 @@ static int record_delete(txn *t, char kind, uint32_t id, err *e) {
                       "cannot write the catalog");
 }
 
-/* The last step of each change. next_id: the next free object id. */
+/* Does the last step of each change: raises the schema cookie and reloads the catalog. next_id: the
+ * next free object id. */
 static int change_done(txn *t, uint32_t next_id, err *e) {
     int status = catalog_raise_cookie(t, next_id, e);
     return status ? status : txn_load_catalog(t, e);
@@ -67,7 +68,7 @@ static int no_such(err *e, const char *what, str name) {
     return err_set(e, ERR_BIND, "no %s \"%.*s\"", what, (int)name.n, name.p);
 }
 
-/* The first step of a change of one table. */
+/* Does the first step of a change of one table, and finds the table. */
 static int change_table(txn *t, str name, const table_info **out, err *e) {
     int status = txn_before_change(t, e);
     const table_def *def = catalog_table(&t->snap->catalog, name);

@@ -24,7 +24,7 @@ int rowid_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The rowids of a single index key are already sorted. */
+/* Checked before sorting, because the rowids of a single index key are already sorted. */
 static bool is_sorted(const rowid_list *l) {
     for (size_t i = 1; i < l->n; i++)
         if (l->ids[i - 1] >= l->ids[i])

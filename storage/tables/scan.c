@@ -373,8 +373,8 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
     return 0;
 }
 
-/* A step of a descending scan: skips entries equal to an exclusive high bound, else reads a
- * group. */
+/* Makes a step of a descending scan: skips an entry equal to an exclusive high bound; any other
+ * entry begins a group, which it reads. */
 static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
     bool cut = key_is_cut(key);
     int c = s->low.n ? compare_to_bound(key, &s->low) : 1;

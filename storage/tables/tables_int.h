@@ -75,7 +75,7 @@ typedef struct row_layout {
 void row_layout_init(row_layout *l, arena *a, const table_def *def);
 size_t row_size(const row_layout *l, const value *row);
 void row_encode(const row_layout *l, const value *row, uint8_t *out);
-/* False if the bytes cannot be a row of this layout. */
+/* Whether the bytes can be a row of this layout. */
 bool row_check(const row_layout *l, MDB_val bytes);
 int row_decode(const row_layout *l, MDB_val bytes, int64_t rowid, value *row, err *e);
 int row_corrupt(err *e, int64_t rowid);
@@ -138,7 +138,7 @@ void catalog_write_model(buf *b, const model_def *def);
 bool catalog_read_model(MDB_val data, arena *a, model_def *def);
 int catalog_raise_cookie(txn *t, uint32_t next_id, err *e);
 int catalog_initialise(store *s, MDB_txn *mdb, err *e);
-/* ERR_CORRUPT or ERR_UNSUPPORTED for a header that this build cannot read. */
+/* Checks the header: ERR_CORRUPT or ERR_UNSUPPORTED if this build cannot read it. */
 int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id,
                          err *e);
 

@@ -92,7 +92,7 @@ void txn_close_cursors(txn *t) {
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-/* ERR_IO if tables.mdb was deleted: commits to it would be lost. */
+/* Returns ERR_IO if tables.mdb was deleted: commits to it would be lost. */
 static int check_named(const store *s, err *e) {
     mdb_filehandle_t fd;
     struct stat st;
