@@ -3,10 +3,10 @@
  *
  *   rel tree  → rules (rules.c) →  rel tree  → plan.c →  plan_node tree: slots and algorithms
  *
- * The planner is pure: it reads a statement, and through plan_env statistics and rates; it never runs,
- * stores or measures anything. A plan is in the arena handed to plan_build, refers to the statement
- * and is never changed after plan_build. State of a run is in exec's operators; its measured figures
- * are handed to plan_print as plan_actual.
+ * The planner is pure: it reads a statement, and through plan_env statistics and rates. It never
+ * runs, stores or measures anything. A plan is allocated in the arena passed to plan_build, refers
+ * to the statement, and is never changed after plan_build returns. The state of a run is kept in
+ * exec's operators; the figures measured in a run are passed to plan_print as plan_actual.
  */
 #ifndef KVASIR_PLANNER_H
 #define KVASIR_PLANNER_H
@@ -16,31 +16,33 @@
 
 /* ---- the planner's environment --------------------------------------------------------------- */
 
-/* What the planner reads besides the statement; its caller provides it. Any function may be NULL: then
- * nothing is known, as when it fails. */
+/* What the planner reads besides the statement; the caller of plan_build provides it. Any function
+ * may be NULL, which means the same as a function that always fails: the fact is unknown. */
 typedef struct plan_env {
     const settings *settings;
     void *ctx; /* first argument of the functions */
-    /* Statistics of a table. Non-zero: unknown; 1,000 rows are assumed and marked as a guess. */
+    /* Reads the statistics of a table. Returns non-zero if there are none: the planner then assumes
+     * 1,000 rows and marks the estimate as a guess. */
     int (*table_stats)(void *ctx, const table_def *table, arena *a, table_stats *out);
-    /* Rows and average text bytes of a file, guessed from its size; 0 rows: unknown. */
+    /* Guesses a file's number of rows and average text bytes per row from its size. */
     void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
-    /* The value of a constant expression. Non-zero: it has to be evaluated during the run. */
+    /* Evaluates a constant expression. Returns non-zero if only the run can evaluate it. */
     int (*constant)(void *ctx, const expr *x, arena *a, value *out);
     double (*count_tokens)(void *ctx, str text); /* NULL: bytes / 4 */
-    /* The fraction of a call's answers that equal the literal, and the tokens of an answer, from earlier
-     * runs or a sample; negative: unknown. */
+    /* Return what earlier runs or a sample showed of a call: the fraction of answers that equal the
+     * literal, and the average tokens of an answer. Negative: unknown. */
     double (*selectivity)(void *ctx, const llm_call *call, str literal);
     double (*output_tokens)(void *ctx, const llm_call *call);
-    /* The field order on record for a call (text, fields, model); false: none. */
+    /* Reads the field order that an earlier run recorded for a call (its text, fields and model).
+     * Returns false if none is recorded. */
     bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
     double prefill_tok_s, decode_tok_s; /* the machine's rates; 0: nominal (2,000 and 500) */
 } plan_env;
 
 /* ---- physical plans -------------------------------------------------------------------------- */
 
-/* X(id, operator, name): PLAN_<id>, run by exec's op_<operator>; its name in EXPLAIN (FORMAT JSON)
- * and, with blanks for underscores, in the live view. */
+/* X(id, operator, name): defines PLAN_<id>, which exec's op_<operator> runs. EXPLAIN (FORMAT JSON)
+ * prints `name`; the live view prints it with blanks for underscores. */
 /* clang-format off */
 #define PLAN_KINDS(X)                                                                                                          \
     X(VALUES, values, "values")                                                                                                \
@@ -74,18 +76,21 @@ typedef enum plan_kind {
 
 const char *plan_kind_name(plan_kind k);
 
-/* The input of a hash join that is a table and is read by the keys of the other input's rows. */
+/* Which input of a hash join, if any, is a table that is read by key: for each row of the other
+ * input its keys are looked up in the table. */
 typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
 
-/* Which rows of an ordered scan have NULL in the first column of its order; an index has them lowest. */
+/* Where an ordered scan returns the rows with NULL in the first column of the scan's order. An
+ * index sorts NULL lowest. */
 typedef enum scan_nulls {
-    NULLS_BY_KEY, /* where the index has them */
-    NULLS_NOWHERE,
-    NULLS_BEFORE, /* before all others */
-    NULLS_AFTER   /* after all others */
+    NULLS_BY_KEY,  /* in the index's order */
+    NULLS_NOWHERE, /* it does not return them */
+    NULLS_BEFORE,  /* before all other rows */
+    NULLS_AFTER    /* after all other rows */
 } scan_nulls;
 
-/* For a left row, the right rows with low <= right <= high (NULL: no bound), sorted by `right`. */
+/* A range of a range join: for a left row, the right rows with low <= right <= high, sorted by
+ * `right`. A bound that is NULL does not limit the range. */
 typedef struct plan_range {
     expr *right;      /* slots: the right input */
     expr *low, *high; /* slots: the left input; of right's type */
@@ -93,8 +98,9 @@ typedef struct plan_range {
     bool exact; /* the range is equivalent to the join's predicate */
     int64_t
         first; /* > 0: only the first values of the range are needed, and those equal to the last */
-    bool downward; /* … from its high end */
-    /* only right rows whose same_right equal the left row's same_left, in pairs of one type */
+    bool downward; /* `first` counts from the range's high end */
+    /* The range has only right rows whose same_right[i] equals the left row's same_left[i], for
+     * each i below nsame; both have the same type. */
     int nsame;
     expr **same_left, **same_right;
 } plan_range;
@@ -102,20 +108,20 @@ typedef struct plan_range {
 /* Estimates for one line of EXPLAIN. */
 typedef struct plan_estimate {
     double rows;
-    double cost_ms; /* without the inputs' */
-    bool guess;     /* made without statistics */
-    /* of LLM calls: */
+    double cost_ms; /* without the cost of the inputs */
+    bool guess;     /* estimated without statistics */
+    /* For LLM calls: */
     double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
 } plan_estimate;
 
-/* Where the field order in EXPLAIN comes from. Those that are not given by a setting are solved again
- * over the real inputs. */
+/* How the planner chose a call's field order, as EXPLAIN prints. Unless a setting determines the
+ * order, the run solves it again over the real inputs. */
 typedef enum order_origin {
     ORDER_WRITTEN,  /* SET psm = 'off': the order of the call's arguments */
     ORDER_LISTED,   /* SET field_order = 'a, b' */
-    ORDER_RECORDED, /* an earlier run's for this call; used while it is nearly as good as the best */
-    ORDER_SAMPLED,  /* the best over the tables' joint samples */
-    ORDER_SCORED,   /* without samples: by length × repetition */
+    ORDER_RECORDED, /* the order that an earlier run recorded for this call */
+    ORDER_SAMPLED,  /* the order with the fewest tokens by the tables' joint samples */
+    ORDER_SCORED,   /* without samples: by falling length × repetition of the fields */
     ORDER_ORIGINS
 } order_origin;
 
@@ -124,57 +130,65 @@ typedef struct plan_node plan_node;
 /* ---- LLM pipelines: one PLAN_LLM_PIPELINE node runs a chain of LLM calls and filters.
  *
  *   base (left)      stage 0           stage 1           …
- *   all rows  --->   ask calls  --->   ask calls  --->   rows that passed all filters, in the base's
+ *   all rows  --->   ask calls  --->   ask calls  --->   rows that pass all filters, in the base's
  *                    filter rows       filter rows       order, with a column for each answer
  *
- * The stages are in planned order. The run may take them in any order that `after` allows, and rows
- * go through them in chunks, limit batches or top-n rounds (plan_demand). Since no call reads another's
- * answer in a field today, all inputs of all calls are known once the base's rows are.
+ * The stages are in planned order. The run may reorder the stages as far as `after` allows, and
+ * passes rows through the stages in chunks, limit batches or top-n rounds (plan_demand). No field
+ * of a call may contain another call's answer today, so all inputs of all calls are known once the
+ * base's rows are read.
  *
- * Where later work goes: a call that takes another call's answer as a field is an edge in `after` (its
- * inputs are then gathered when that stage is done) instead of the start of another pipeline;
- * retrieval is a kind of stage that adds columns without asking a model; a call site may name the
- * engine that answers it, which today follows from its call's model. */
+ * Possible extensions:
+ * - A call that takes another call's answer as a field becomes an edge in `after` instead of
+ * starting another pipeline; its inputs are then gathered when the stage that it follows is done.
+ * - Retrieval becomes a kind of stage that adds columns without asking a model.
+ * - A call site names the engine that answers it; today the call's model determines the engine. */
 
-/* The most stages of a pipeline: a bit each in `after`. */
+/* Maximum number of stages of a pipeline; `after` has one bit for each. */
 enum { PIPELINE_STAGES = 32 };
 
-/* An LLM call where it is asked. */
+/* One use of an LLM call in a pipeline. */
 typedef struct plan_call_site {
     const llm_call *call;
-    expr **args;             /* slots: the pipeline's output */
-    expr *guard;             /* a row needs the answer only where this is true; NULL: always */
-    bool late_guard;         /* the guard reads answers */
-    int out_slot, prob_slot; /* in the pipeline's output; prob_slot -1: not wanted */
-    /* sites with the same number ask about the same fields of all rows of the base */
+    expr **args;     /* slots: the pipeline's output */
+    expr *guard;     /* only rows where this is true need the answer; NULL: all rows */
+    bool late_guard; /* the guard reads answers */
+    /* Slots of the answer and of its probability in the pipeline's output. prob_slot is -1 if the
+     * probability is not needed. */
+    int out_slot, prob_slot;
+    /* Call sites with the same number ask about the same fields of all rows of the base. */
     int group;
-    /* of these rows, by the statement alone: each filter before is taken to keep half */
+    /* Estimated share of the base's rows that this call is asked about. Each call before it that a
+     * filter reads halves the share; nothing but the statement has an influence. */
     double asked_share;
-    /* As estimated (EXPLAIN); exec decides over the real inputs. */
+    /* Estimates for EXPLAIN; the run decides anew over the real inputs. */
     order_origin order_origin;
     uint8_t *field_order;
     bool data_first;
 } plan_call_site;
 
-/* Calls that are asked together, and the filters over their answers. */
+/* Calls that are asked together, and the filters that read their answers. */
 typedef struct plan_stage {
     int nsites;
     plan_call_site *sites;
     int nfilters;
     expr **filters; /* applied in this order; slots: the pipeline's output */
     uint32_t after; /* bit i: stage i has to run first */
-    int ncols;      /* columns of the output up to this stage's: base, earlier stages, its own */
-    /* lines of EXPLAIN: estimates and numbers (index of plan_actual) of the calls and each filter */
+    int ncols;      /* number of output columns of the base, the earlier stages and this stage */
+    /* What EXPLAIN's lines show: one line for the stage's calls and one for each filter. A number
+     * is the line's index in the array of plan_actual. */
     plan_estimate estimate, *filter_estimates;
     int number, *filter_numbers;
 } plan_stage;
 
-/* Which rows that pass are of use to the nodes above, so that fewer have to be asked about. Each
- * part is off while its first member is 0 or NULL. Slots: the base, where not said otherwise. */
+/* Which of the rows that pass a pipeline's filters the nodes above need. The run asks about fewer
+ * rows by it. A part is unused if its first member is 0 or NULL. The slots of expressions are the
+ * base's, unless stated otherwise. */
 typedef struct plan_demand {
-    int64_t limit_hint; /* a LIMIT above uses about this many rows */
-    /* per distinct value of `keys`, the first n rows by `order`, then in input order; with_ties: and
-     * those that tie with the last of them */
+    int64_t limit_hint; /* a LIMIT above needs about this many rows */
+    /* For each distinct value of `keys`, only the first n rows by `order` are needed; rows that are
+     * equal by `order` count in input order. with_ties: rows that tie with the n-th are needed
+     * too. */
     struct {
         int64_t n;
         int nkeys;
@@ -184,8 +198,9 @@ typedef struct plan_demand {
         bool with_ties;
         double groups; /* estimated distinct values of `keys` */
     } top_n;
-    /* rows whose `keys` equal the `partner_keys` of some row of `partner`; in pairs of one type.
-     * nulls_match: NULL equals NULL; mark_null: NULL on either side could equal anything */
+    /* Only rows whose `keys` equal the `partner_keys` of some row of `partner` are needed; keys[i]
+     * and partner_keys[i] have the same type. nulls_match: NULL equals NULL. mark_null: NULL on
+     * either side counts as equal to every value. */
     struct {
         const plan_node *partner; /* has no LLM calls */
         int nkeys;
@@ -205,7 +220,7 @@ typedef struct plan_agg {
 
 struct plan_node {
     plan_kind kind;
-    int number; /* 0, 1, … in print order: index of plan_actual; a pipeline's is its top line's */
+    int number; /* index of plan_actual, in print order from 0; of a pipeline: its top line's */
     int ncols;
     value_type *types;
     str *names; /* as EXPLAIN prints them */
@@ -220,18 +235,19 @@ struct plan_node {
             const table_def *table;
             str alias;
             const index_def *index; /* NULL: by rowid */
-            /* bounds of the index columns, of their types: constant expressions that are evaluated
-             * when the scan is opened; if one is NULL, no row is read */
+            /* Bounds of the index columns: constant expressions of the columns' types, evaluated
+             * when the scan is opened. If a bound's value is NULL, no row is read. */
             expr **low, **high;
             int nlow, nhigh;
             bool low_inclusive, high_inclusive; /* of the last bound */
-            int nin,
-                in_at; /* nin > 0: column in_at is any of in[]; low and high have one of them */
+            /* nin > 0: index column in_at may have any of the values in[]; low[in_at] and
+             * high[in_at] then hold one of these values. */
+            int nin, in_at;
             expr **in;
-            bool keyed; /* the bounds are values that the join above hands in (join.lookup) */
-            bool ordered, descending; /* rows in the order of the index, or by falling rowid */
+            bool keyed;               /* the join above passes the bounds in (join.lookup) */
+            bool ordered, descending; /* returns rows in the index's or the reverse order */
             scan_nulls nulls;
-            int64_t first; /* > 0: of an ordered scan about this many rows are needed */
+            int64_t first; /* > 0: about this many rows of the ordered scan are needed */
             int *columns;  /* as scan_spec.columns; ncols entries */
             expr *filter;  /* over the output columns, or NULL */
         } scan;
@@ -258,17 +274,22 @@ struct plan_node {
             join_kind kind;
             int nkeys;                      /* hash join: equal keys, same type on both sides */
             expr **left_keys, **right_keys; /* slots in the left, right input */
-            expr *predicate; /* besides the keys; slots: left columns, then right ones; or NULL */
-            bool null_safe;  /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
-            bool mark_null;  /* JOIN_MARK: the mark is NULL where a match depends on a NULL */
-            int nranges;     /* loop join: the ranges that hold all matches; 0: all right rows */
+            /* The condition besides the equality of keys, or NULL. Its slots are the left input's
+             * columns, then the right input's. */
+            expr *predicate;
+            bool null_safe; /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
+            bool mark_null; /* JOIN_MARK: the mark is NULL where a match depends on a NULL */
+            /* Loop join: the ranges that contain all matches of a left row. If there are none, a
+             * left row is compared with all right rows. */
+            int nranges;
             plan_range *ranges;
-            /* index join: the other input is read first; the values of `lookup` for its rows, one for
-             * each bound, are handed to `key_scan` in this input */
+            /* Index join: `keyed` is the input that contains `key_scan`. The rows of the other
+             * input are read first. The values of `lookup` for these rows become key_scan's bounds;
+             * each expression yields one bound. */
             keyed_side keyed;
             const plan_node *key_scan;
             expr **lookup;
-        } join; /* output: left columns, then right ones (SEMI, ANTI: left alone; MARK: left, mark) */
+        } join; /* output: left columns, then right ones; SEMI, ANTI: left only; MARK: left, mark */
         struct {
             int nkeys, naggs;
             expr **keys;
@@ -277,8 +298,7 @@ struct plan_node {
         struct {
             int nkeys;
             sort_key *keys;
-            int64_t
-                limit; /* -1: none; first rows kept, per distinct values of the partition columns */
+            int64_t limit; /* number of first rows kept in each partition; -1: all rows */
             int npartition;
             int *partition; /* slots */
         } sort;
@@ -304,20 +324,20 @@ struct plan_node {
             sort_key *keys;
             int nfunctions;
             rel_window *functions; /* output: input columns, then one for each function */
-            /* -1: none; else only the first rows of each partition are returned. All functions then have
-             * the same partitions and order, and no arguments. */
+            /* If not -1, only this many first rows of each partition are returned. All functions
+             * then have the same partitions and order, and no arguments. */
             int64_t limit;
-            bool with_ties; /* … and rows that tie with the last of them */
+            bool with_ties; /* rows that tie with the last row of `limit` are returned too */
         } window;
         struct {
-            int number; /* of its working rows, as PLAN_WORKING's; below plan.nshared */
+            int number; /* the PLAN_WORKING that reads its rows has the same; below plan.nshared */
             bool distinct;
         } recursive;
         struct {
             int number;
         } working;
         struct {
-            int group_slot; /* the number of the left row */
+            int group_slot; /* slot of the left row's number */
             expr *predicate;
             int nnull;
             int *null_slots; /* the right columns: NULL where no pair of a left row passes */
@@ -329,10 +349,10 @@ typedef struct plan_rule_report {
     const char *name;
     bool changed;
     double ms;
-    str after; /* EXPLAIN (RULES): the tree as text; else empty */
+    str after; /* EXPLAIN (RULES): the tree after the rule as text; otherwise empty */
 } plan_rule_report;
 
-/* How much more the statement would cost without a rule. */
+/* How much more the statement would cost if one rule were off. */
 typedef struct plan_saving {
     const char *rule;
     double ms;
@@ -346,72 +366,76 @@ typedef struct plan {
     plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
     int nrules;
     plan_rule_report *rules;
-    int nsavings; /* set for EXPLAIN of a statement with LLM calls; those below 1 % are left out */
+    int nsavings; /* EXPLAIN with LLM calls: the rules that save at least 1 % of the cost */
     plan_saving *savings;
     bool has_llm;
     double planning_ms;
     plan_estimate total;
 } plan;
 
-/* Plans stmt->query (and the calls' examples). ERR_BIND for an unknown rule in rules_off,
- * ERR_UNSUPPORTED for a correlation that cannot be unnested. */
+/* Plans stmt->query and the queries of the calls' examples. Fails with ERR_BIND for an unknown rule
+ * in rules_off, and with ERR_UNSUPPORTED for a correlated subquery that cannot be unnested. */
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e);
 
-/* True if looking up `keys` keys in a table, and reading the `found` rows that they find, costs less
- * than reading its `rows` rows. */
+/* True if looking up `keys` keys in a table, and reading the `found` rows that they find, costs
+ * less than reading its `rows` rows. */
 bool plan_keys_pay(double keys, double found, double rows);
 
 typedef struct plan_rule_info {
     const char *name, *help;
     bool chooses; /* it rewrites nothing and keeps the order of rows: it permits an algorithm */
 } plan_rule_info;
-/* The rules in the order they run; NULL after the last. */
+/* Returns rule i in the order in which the rules run, or NULL after the last rule. */
 const plan_rule_info *plan_rule(size_t i);
-/* The rule of that name, ignoring case; NULL and an error if there is none. */
+/* Finds the rule with this name, ignoring case. Returns NULL and sets an error if no rule has
+ * it. */
 const plan_rule_info *plan_rule_find(str name, err *e);
-/* Removes the first name from a list of rules in the form of SET rules_off, and returns it; empty: the
- * list was. */
+/* Removes the first name from a list of rules in the form of SET rules_off, and returns the name.
+ * Returns an empty string if the list is empty. */
 str plan_rules_split_next(str *list);
 bool plan_rules_have(str list, str name);
 
-/* "as written" and so on, as EXPLAIN prints it after a call's fields. */
+/* Returns the text that EXPLAIN prints after a call's fields, such as "as written". */
 const char *order_origin_name(order_origin o);
 
 /* ---- reading a plan -------------------------------------------------------------------------- */
 
-/* Whether the subtree asks an LLM; n may be NULL. */
+/* Whether the tree n asks an LLM; n may be NULL. */
 bool plan_has_llm(const plan_node *n);
-/* Whether x, over the rows of `in`, reads an answer or what is made of one. */
+/* Whether x, evaluated over the rows of `in`, reads an answer or a value computed from an
+ * answer. */
 bool plan_reads_answers(const expr *x, const plan_node *in);
-/* Whether a node is a filter that reads answers, outside of pipelines. */
+/* Whether a node is a PLAN_FILTER whose predicate reads answers. A pipeline's own filters are parts
+ * of its stages and are no PLAN_FILTER. */
 bool plan_filters_answers(const plan_node *n);
 
-/* A line of EXPLAIN: a node, or of a pipeline the calls or one filter of a stage. */
+/* A line of EXPLAIN. A pipeline has one line for the calls of each stage and one for each filter;
+ * any other node has one line. */
 typedef struct explain_line {
     plan_kind kind; /* of a pipeline's filter: PLAN_FILTER */
     const plan_node *node;
-    const plan_stage *stage; /* NULL: the node is no pipeline */
+    const plan_stage *stage; /* NULL if the node is not a pipeline */
     int filter;              /* index of the stage's filter; -1: the stage's calls */
     int number;              /* index of plan_actual */
-    int ncols;               /* of node->names and types, the columns that the line returns */
+    int ncols;               /* the line returns the first `ncols` columns of the node */
     const plan_estimate *estimate;
 } explain_line;
-/* Line i of a node, 0 at the top; false: it has fewer. */
+/* Sets *out to line i of a node, counted from 0 at the top. Returns false if there is no line i. */
 bool explain_line_at(const plan_node *n, int i, explain_line *out);
 
 /* ---- layout of prompts (layout.c) ------------------------------------------------------------ */
 
-/* One of several calls about the same rows: tokens of its
- * instruction, and the share of the rows that are asked. */
+/* One of several calls about the same rows: the tokens of its instruction, and the share of the
+ * rows that it is asked about. */
 typedef struct plan_question {
     double tokens, share;
 } plan_question;
 
-/* Whether the calls are better asked data first: all their rows make `inputs` distinct inputs and a
- * prefix tree of `data` tokens. */
+/* Whether prompts that begin with the row's data save enough tokens over prompts that begin with
+ * the instruction. The rows have `inputs` distinct inputs, whose prefix tree has `data` tokens. */
 bool plan_data_pays(double data, double inputs, const plan_question *questions, int count);
-/* Different values left when `share` of `rows` rows stay, each value being carried by rows ÷
- * distinct of them. */
+/* Estimates how many of `distinct` values remain if `share` of `rows` rows remain. Assumes that
+ * each value occurs in rows ÷ distinct rows. */
 double plan_distinct_left(double distinct, double rows, double share);
 
 /* ---- EXPLAIN --------------------------------------------------------------------------------- */
@@ -420,28 +444,32 @@ double plan_distinct_left(double distinct, double rows, double share);
 typedef struct plan_tokens {
     const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
     uint64_t rows;
-    llm_figures llm; /* inputs and prompt tokens: what follows without any answer */
-    bool scaled;     /* above an unanswered LLM filter: marked ~ */
-    bool at_most;    /* in waves, or where another answer says so: marked ≤ */
+    llm_figures llm; /* inputs and prompt tokens, as far as they are known without any answer */
+    bool scaled;     /* multiplied by the estimated selectivity of LLM filters below; marked ~ */
+    bool at_most;    /* an upper bound: a LIMIT or other answers may need fewer; marked ≤ */
 } plan_tokens;
 
 /* The measured figures of one line of EXPLAIN. */
 typedef struct plan_actual {
     bool known; /* false: nothing was measured */
-    bool idle;  /* no row was requested from it */
+    bool idle;  /* the node above requested no row */
     uint64_t rows;
-    double ms; /* without the inputs' */
-    /* of the calls of a stage: */
+    double ms; /* without the time of the inputs */
+    /* For the calls of a stage: */
     llm_figures llm;
-    str field_order; /* "m.synopsis, r.review"; several orders: the largest groups' with their rows */
+    /* "m.synopsis, r.review". If the run used several orders: those of the largest groups, each
+     * with its number of rows. */
+    str field_order;
     str reordered; /* "before #1 after 128 rows: …"; empty: the stage ran in its planned place */
-    double bound;  /* the most that another order could share more, 0 to 1; NAN: unknown */
+    /* Upper bound (0 to 1) on how much another field order could raise the shared fraction of
+     * tokens; NAN: unknown. */
+    double bound;
     int ntokens;
     const plan_tokens *tokens; /* EXPLAIN (TOKENS) */
 } plan_actual;
 
-/* Append EXPLAIN's output: text with a line per node or stage, and JSON. `actual` is NULL or has
- * p->nnodes entries; the text has times only if `times`. */
+/* Append EXPLAIN's output: plan_print as text with explain_line's lines, plan_print_json as JSON.
+ * `actual` is NULL or has p->nnodes entries. The text includes times only if `times` is set. */
 void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out);
 void plan_print_json(const plan *p, const plan_actual *actual, buf *out);
 /* Appends the tree after each rule that changed it, if the statement is EXPLAIN (RULES). */

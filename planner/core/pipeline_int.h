@@ -8,42 +8,43 @@
  *           LLM #1      ┘
  *             x           the base, whose rows are all read before the first call is asked
  *
- * No call of a pipeline reads another's answer in a field, so the inputs of all calls are known once
- * the base's rows are. The stages can then run in the order that costs least, and calls about the same
- * fields can share the beginnings of their prompts.
+ * No call of a pipeline reads another's answer in a field, so the inputs of all calls are known
+ * once the base's rows are. The stages can then run in the order that costs least, and calls about
+ * the same fields can share the beginnings of their prompts.
  *
- * rules/pipelines.c forms the brackets; nothing else decides which nodes belong together. Rules that
- * run after it, estimates and plan.c find the chain below the bracket by counting its stages, so a
- * rule may rebuild the chain over another base (rel_over).
+ * rules/pipelines.c alone forms the brackets. Later rules, estimates and plan.c find the end of a
+ * bracket's chain by counting its stages, so a rule may rebuild the chain over another base
+ * (rel_over).
  */
 #ifndef KVASIR_PIPELINE_INT_H
 #define KVASIR_PIPELINE_INT_H
 
 #include "rewrite_int.h"
 
-/* Of the rows with equal `keys` only the first n, by `order` and then in input order, are of use;
- * with_ties: also those that tie with the last of them. */
+/* For each distinct value of `keys`, only the first n rows by `order` are needed; rows that are
+ * equal by `order` count in input order. with_ties: rows that tie with the n-th are needed too. */
 typedef struct top_n_demand {
-    int64_t n; /* 0: off */
+    int64_t n; /* 0: there is no such demand */
     conjuncts keys;
     int norder;
     sort_key *order;
     bool with_ties;
 } top_n_demand;
 
-/* Rows whose `keys` equal the `partner_keys` of no row of `partner` are of no use. nulls_match: NULL
- * equals NULL; mark_null: NULL on either side makes the join's result unknown, so the row is of
- * use. */
+/* Only rows whose `keys` equal the `partner_keys` of some row of `partner` are needed. nulls_match:
+ * NULL equals NULL. mark_null: NULL on either side makes the join's result unknown, so a row with a
+ * NULL key is needed, and a partner with a NULL key makes all rows needed. */
 typedef struct semi_join_demand {
-    const rel *partner;           /* a join's left input, without LLM calls; NULL: off */
-    conjuncts keys, partner_keys; /* equal in pairs */
+    /* the left input of a join above, without LLM calls; NULL: there is no such demand */
+    const rel *partner;
+    conjuncts keys, partner_keys; /* keys[i] is compared with partner_keys[i] */
     bool nulls_match, mark_null;
 } semi_join_demand;
 
-/* Which of a relation's rows are of use to the nodes above it. The expressions are over that
- * relation (partner_keys over the partner); none is volatile. */
+/* Which of a relation's rows the nodes above the relation need. The expressions read columns of the
+ * relation, and partner_keys columns of the partner; no expression is volatile. */
 typedef struct row_demand {
-    int64_t limit_hint; /* a LIMIT above uses about this many rows; 0: off */
+    int64_t limit_hint; /* a LIMIT above needs about this many rows; 0: there is no such LIMIT */
     top_n_demand top_n;
     semi_join_demand semi_join;
 } row_demand;
@@ -58,17 +59,18 @@ typedef struct llm_pipeline {
 typedef struct chain_stage {
     const rel *llm;
     int nfilters;
-    const rel **filters; /* from below */
+    const rel **filters; /* from the lowest up */
 } chain_stage;
 
-/* A bracket over `chain`, whose nstages LLM nodes and the filters above them it holds. */
+/* Returns a REL_PIPELINE over `chain`, which holds the topmost nstages LLM nodes of the chain and
+ * the filters above them. */
 rel *pipeline_new(rule_ctx *r, rel *chain, int nstages);
-/* The same bracket with other details. */
+/* Returns a copy of `pipeline` with a copy of these details. */
 rel *pipeline_with(rule_ctx *r, const rel *pipeline, const llm_pipeline *details);
 rel *pipeline_base(const rel *pipeline);
-/* The stages from the base up: an array of details->nstages. */
+/* Returns the stages from the base up, an array of details->nstages. */
 chain_stage *pipeline_stages(arena *mem, const rel *pipeline);
-/* The chain from `top` down to `base`, rebuilt over `instead`. */
+/* Rebuilds the chain from `top` down to `base` with `instead` in place of `base`. */
 rel *chain_over(rule_ctx *r, rel *top, const rel *base, rel *instead);
 
 #endif

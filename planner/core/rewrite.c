@@ -1,6 +1,6 @@
 /*
- * rewrite.c - the vocabulary of rewriting (rewrite_int.h) but for the walks over a node's
- * expressions, which are walk.c's.
+ * rewrite.c - the functions of rewrite_int.h, except those that visit a node's expressions
+ * (walk.c).
  */
 #include <assert.h>
 #include <string.h>
@@ -239,8 +239,9 @@ rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right) {
     return rel_rebuild(r, x, left, right);
 }
 
-/* Rewrites a shared relation once for all references: it stays one relation, and a chain of n CTEs
- * that each read the one before twice is walked in n steps, not in 2^n. */
+/* Rewrites the input of a shared relation once for all references, so that the references keep
+ * sharing one relation. This also avoids 2^n visits for a chain of n CTEs, each of which reads the
+ * previous CTE twice. */
 static rel *shared_input(rule_ctx *r, rel *x, rule_fn fn) {
     int number = x->shared.number;
     if (number >= r->nshared)

@@ -1,8 +1,8 @@
 /*
- * walk.c - walks over the expressions of relations: reading them, and replacing columns in them.
+ * walk.c - visits the expressions of relations, and replaces columns in them.
  *
- * Invariant: each_expr alone knows where a node's own expressions are, and own_exprs which arrays
- * they are in; a new kind of relation is added to both.
+ * Invariant: only each_expr knows where a node's own expressions are, and only own_exprs which
+ * arrays contain them. A new kind of relation must be added to both functions.
  */
 #include <string.h>
 
@@ -44,7 +44,8 @@ static void each_of_window(const rel *x, expr_fn *fn, void *ctx) {
     }
 }
 
-/* Calls fn for the place of each of the node's own expressions, which may hold NULL. */
+/* Calls fn with the address of each pointer to an expression in the node itself. The pointer may be
+ * NULL. */
 static void each_expr(rel *x, expr_fn *fn, void *ctx) {
     switch (x->kind) {
     case REL_VALUES:
@@ -98,8 +99,7 @@ static void visit_place(void *ctx, expr **x) {
 
 void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx) {
     visitor v = {visit, ctx};
-    rel node =
-        *x; /* visiting writes nothing: a copy only because each_expr's places are not const */
+    rel node = *x; /* a copy because each_expr's parameter is not const; visiting changes nothing */
     each_expr(&node, visit_place, &v);
 }
 
@@ -194,7 +194,7 @@ static void *copy_array(rule_ctx *r, const void *from, size_t size) {
     return size ? memcpy(copy, from, size) : copy;
 }
 
-/* Gives a copied node arrays of its own for its expressions. */
+/* Replaces a copied node's arrays of expressions by copies, which the caller may then change. */
 static void own_exprs(rule_ctx *r, rel *x) {
     switch (x->kind) {
     case REL_VALUES:

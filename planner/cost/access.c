@@ -1,27 +1,29 @@
 /*
- * access.c - how a table is read: whole, by a range of rowids, or by an index.
+ * access.c - chooses how a table is read: whole, by a range of rowids, or by an index.
  *
- * Invariant: a condition becomes a bound only if it is equivalent to it: `column op constant`, the
- * constant being of the column's type. The bounds of an index are equalities on its first columns, of
- * which one may be to any value of a list, then at most one range on the next column. All other
- * conditions stay a filter.
+ * Invariant: a condition becomes a bound only if the bound is equivalent to it. Such a condition is
+ * `column op constant`, with a constant of the column's type. The bounds of an index are equalities
+ * on its first columns, then at most one range on the next column. One of the equalities may be to
+ * any value of a list. All other conditions are evaluated by a filter.
  */
 #include "cost_int.h"
 
-/* The largest fraction of a table's rows for which an index, with its look-up per row, is used. */
+/* Maximum fraction of a table's rows that is read by an index, which needs a look-up for each
+ * row. */
 static const double INDEX_SHARE = 0.15;
 
 typedef struct bounds {
     const index_def *index; /* NULL: rowid */
     int nequal;
-    expr **equal;   /* values of the first nequal columns */
-    int in_at, nin; /* nin > 0: column in_at is any of in[], of which equal[in_at] is the first */
+    expr **equal; /* values of the first nequal columns */
+    int in_at,
+        nin; /* nin > 0: column in_at may have any of the values in[]; equal[in_at] is in[0] */
     expr **in;
     int nused;
     int *used;        /* numbers of the conditions that became bounds */
-    expr *low, *high; /* of the next column; NULL: none */
+    expr *low, *high; /* bounds of the column after the first nequal; NULL: no bound */
     bool low_inclusive, high_inclusive;
-    bool ordered; /* rows have to come in the order of the index */
+    bool ordered; /* the scan must return rows in the order of the index */
     double share; /* estimated fraction of the table's rows within the bounds */
 } bounds;
 
@@ -32,7 +34,8 @@ static bool is_column(const expr *x, const rel *scan, int table_column) {
     return false;
 }
 
-/* `column op constant`, either way round; *op as if the column were on the left. */
+/* Whether x compares the column with a constant of the same type. If so, sets *constant, and *op
+ * such that x is equivalent to `column *op *constant`. */
 static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op,
                      expr **constant) {
     for (int i = 0; i < 2 && expr_compares(x, i, op); i++) {
@@ -45,8 +48,8 @@ static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *
     return false;
 }
 
-/* Appends the values of which the column must be one, if x is `column IN (…)`, `column = a`, or
- * several such joined by OR; else returns false. NULLs match nothing and are left out. */
+/* If x is `column IN (…)`, `column = a`, or an OR of such conditions: appends the values that the
+ * column may have, without NULLs, which match nothing. Returns false if x has another form. */
 static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_column,
                     conjuncts *values) {
     expr_op op;
@@ -90,8 +93,9 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     return false;
 }
 
-/* At most one list: two would have to look up every pair of their values. None in an ordered scan: the
- * rows of a list come in the list's order. */
+/* Finds a condition that bounds the column to a list of values. A scan has at most one list, since
+ * with two it would look up every pair of their values. An ordered scan has none, since a list's
+ * rows are read in the order of the list. */
 static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
                       int table_column) {
     bool lists = choice_is_on(r, CHOICE_KEY_LISTS) && !b->ordered;
@@ -165,7 +169,8 @@ static bool is_unique_match(const bounds *b) {
     return b->nin == 0 && b->nequal == keys && (!b->index || b->index->unique);
 }
 
-/* Reading by rowid needs no look-up per row, reading by an index does. */
+/* Whether bounds b are better than *best. Reading by an index needs a look-up for each row, reading
+ * by rowid does not. */
 static bool is_better(const bounds *b, const bounds *best) {
     if (b->nused == 0)
         return false;
@@ -196,7 +201,8 @@ static void set_bounds(rule_ctx *r, plan_node *node, const bounds *b) {
         node->scan.high[b->nequal] = b->high;
 }
 
-/* An index range with an upper bound alone includes the NULLs, which `column < x` does not match. */
+/* Whether the range of an index includes its NULLs: it has an upper bound and no lower bound. A
+ * condition `column < x` does not match NULLs. */
 static bool starts_at_nulls(const bounds *b) {
     return b->index && b->high && !b->low;
 }
@@ -219,7 +225,7 @@ static void use_bounds(rule_ctx *r, const conjuncts *all, const bounds *b, plan_
         used[b->used[i]] = true;
     if (b->nused) {
         set_bounds(r, node, b);
-        if (starts_at_nulls(b)) /* it stays a filter as well, to drop the NULLs */
+        if (starts_at_nulls(b)) /* the condition is also kept as a filter, to drop the NULLs */
             used[b->used[b->nused - 1]] = false;
     }
     for (int i = 0; i < all->n; i++)

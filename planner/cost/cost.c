@@ -1,10 +1,10 @@
 /*
- * cost.c - the cost model, in milliseconds: tokens / rate for LLM nodes, rows * a constant for all
- * others.
+ * cost.c - the cost model, in milliseconds. An LLM node costs tokens / rate, any other node rows *
+ * a constant.
  *
- * Invariant: a cost depends on the estimates, settings and rates of plan_env alone; with nominal rates
- * it is the same on every machine. The hit rate is that of a sorted prefix tree with one field order:
- * a prefix of k fields is computed once per distinct combination of their values.
+ * Invariant: a cost depends only on the estimates, and on the settings and rates of plan_env. With
+ * nominal rates it is the same on every machine. The hit rate is that of a sorted prefix tree with
+ * one field order: a prefix of k fields is computed once per distinct combination of their values.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 static const double BYTES_PER_TOKEN = 4.2;
 static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
-static const double FIRST_BATCH = 16; /* rows of the first batch under a LIMIT, at least */
+static const double FIRST_BATCH = 16; /* minimum rows of the first batch under a LIMIT */
 
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
 
@@ -28,9 +28,12 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
         order[i] = (uint8_t)i;
 }
 
-/* Chooses a call's field order, the first that applies of: the one listed in the setting field_order;
- * as written, with psm = 'off'; the one recorded by an earlier run; the best by the joint sample
- * (`joint`, of joint_distinct); by score: average length * rows / distinct values, descending. */
+/* Chooses a call's field order, by the first of these that applies:
+ * 1. the setting field_order lists it;
+ * 2. psm = 'off': as written;
+ * 3. an earlier run recorded it;
+ * 4. there is a joint sample (`joint`, from joint_distinct): the order with the fewest tokens;
+ * 5. otherwise by descending score: average length * rows / distinct values. */
 static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f,
                                  const double *joint, uint8_t *order) {
     const settings *set = s->env->settings;
@@ -60,8 +63,8 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
     return ORDER_SCORED;
 }
 
-/* Bytes per token of a column: measured by the tokenizer, if there is one, on the values in its
- * statistics. */
+/* Returns the average bytes per token of a column's values. Measures them with the tokenizer on the
+ * values in the column's statistics; without either, returns a constant. */
 static double bytes_per_token(estimator *s, const column_stats *c) {
     double bytes = 0, tokens = 0;
     if (!c || !s->env->count_tokens)
@@ -94,7 +97,7 @@ static double expected_output(const estimator *s, const llm_call *call) {
     return 0.7 * (double)llm_call_max_tokens(s->env->settings, call);
 }
 
-/* Rows that send a prompt: their guard is true and no required field is NULL. */
+/* Estimates the rows that send a prompt: their guard is true and no required field is NULL. */
 static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
     double rows = estimate_rel(s, input)->rows;
     if (use->call->prompt.type == TYPE_NULL)
@@ -107,7 +110,8 @@ static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
     return rows;
 }
 
-/* The number of distinct inputs of a call. Fills f, and sets *joint to joint_distinct's counts. */
+/* Estimates the number of distinct inputs of a call. Fills f, and sets *joint to the result of
+ * joint_distinct. */
 static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows,
                               field_estimate *f, double **joint) {
     double distinct = BASE_MIN(1, rows);
@@ -141,7 +145,7 @@ static rates rates_of(const plan_env *env) {
     return r;
 }
 
-/* Tokens of the prefix tree over the fields in this order. */
+/* Estimates the tokens of the prefix tree over the fields in this order. */
 static double tree_tokens(const llm_call *call, const field_estimate *f, const double *joint,
                           const uint8_t *order, double distinct) {
     double prefixes = 1, tokens = 0;
@@ -179,7 +183,7 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
     if (!s->env->settings->kv_cache)
         computed = prompt;
     double output = expected_output(s, call) * distinct;
-    /* The first token of an answer comes with the prefill. */
+    /* The prefill already computes the first token of an answer. */
     double decoded = call->returns == RETURNS_TEXT ? output : BASE_MAX(0, output - distinct);
     rates rate = rates_of(s->env);
     out->distinct_inputs += distinct;
@@ -208,7 +212,8 @@ void estimate_data(estimator *s, const llm_use *use, const rel *input, double *t
 /* Milliseconds per row on one core, roughly: only their ratio to token costs matters. */
 static const double ROW_MS = 0.0002, SORT_ROW_MS = 0.00005, PAIR_MS = 0.00002;
 
-/* Whether a join's condition has an equality, so that it can hash instead of comparing all pairs. */
+/* Whether a join's condition has an equality, so that the join can hash instead of comparing all
+ * pairs. */
 static bool has_equality(const expr *x) {
     if (!x || x->kind != EXPR_OP)
         return false;
@@ -223,7 +228,7 @@ static double join_ms(const rel *r, double left, double right, double out) {
     return (left + right + out) * ROW_MS + pairs;
 }
 
-/* Cost of a node in ms, without its inputs. */
+/* Estimates the cost of a node in ms, without the cost of its inputs. */
 static double estimate_cost_ms(estimator *s, const rel *r) {
     double rows = estimate_rel(s, r)->rows;
     double in = r->left ? estimate_rel(s, r->left)->rows : rows;
@@ -282,8 +287,8 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
 
 /* ---- the whole plan -------------------------------------------------------------------------- */
 
-/* Scales the estimate of an LLM node of which only `wanted` passing rows are needed; returns the number of
- * rows it is asked for. */
+/* Scales the estimate of a stage of which only `wanted` passing rows are needed. Returns the number
+ * of rows that the stage is asked about. */
 static double estimate_early_termination(plan_estimate *e, double wanted) {
     double asked = BASE_MAX(FIRST_BATCH, wanted / BASE_MAX(e->selectivity, 1e-6));
     if (asked >= e->rows)
@@ -297,14 +302,15 @@ static double estimate_early_termination(plan_estimate *e, double wanted) {
     return asked;
 }
 
-/* The number of passing rows that the nodes above a pipeline need; -1: all. */
+/* Returns the number of passing rows that the nodes above a pipeline need; -1: all. */
 static double used_rows(const plan_demand *d) {
     double rows = d->limit_hint > 0 ? (double)d->limit_hint : -1;
     double top_n = d->top_n.n > 0 ? d->top_n.groups * (double)d->top_n.n : -1;
     return rows < 0 || top_n < 0 ? BASE_MAX(rows, top_n) : BASE_MIN(rows, top_n);
 }
 
-/* From the last stage to the first: each is asked for as many rows as the next one needs. */
+/* Completes the estimates of a pipeline's stages, from the last to the first, since a stage has to
+ * return only the rows that the next stage asks about. */
 static void finish_pipeline(plan *p, plan_node *n) {
     double used = used_rows(&n->pipeline.demand);
     for (int i = n->pipeline.nstages; i-- > 0;) {

@@ -2,8 +2,8 @@
  * estimate.c - cardinality estimation: rows of each relation, distinct values of its columns, and
  * selectivity of conditions.
  *
- * Invariant: estimates depend on the statistics, settings and learned facts of plan_env alone. Costs
- * are computed in cost.c.
+ * Invariant: estimates depend only on the statistics, settings and learned facts of plan_env.
+ * cost.c computes the costs.
  */
 #include <math.h>
 #include <string.h>
@@ -60,8 +60,9 @@ static bool as_number(value v, double *out) {
     return true;
 }
 
-/* Distinct values of `x % constant` (at most the constant) and `x / constant` (at most the range of x
- * divided by it); `distinct` for every other expression. */
+/* Limits `distinct`, the distinct values of an expression. `x % constant` has at most `constant`
+ * values, and `x / constant` at most the range of x divided by the constant. Other expressions keep
+ * the number. */
 static double divided_distinct(estimator *s, const expr *x, const rel *r, double distinct) {
     double by, low, high;
     bool divides = x->kind == EXPR_OP && (x->op == OP_MOD || x->op == OP_DIV);
@@ -152,7 +153,7 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
     }
 }
 
-/* The guess for a recursion: ten rounds of ten rows, as in PostgreSQL. */
+/* A recursion is guessed to have ten rounds of ten rows, as in PostgreSQL. */
 static const double ROUNDS = 10, ROWS_A_ROUND = 10;
 
 static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
@@ -176,7 +177,7 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
 
 /* ---- selectivity ----------------------------------------------------------------------------- */
 
-/* The LLM call that computes column `id` of r, or NULL. */
+/* Finds the LLM call that computes column `id` of r; NULL: no call does. */
 static const llm_use *use_of_column(const rel *r, int id) {
     for (; r; r = r->left) {
         int at = column_at(r, id);
@@ -201,8 +202,8 @@ static const llm_use *use_of_column(const rel *r, int id) {
     return NULL;
 }
 
-/* The share of a call's answers that equal v: as learned from earlier runs, else an equal share for
- * each literal of its type. */
+/* Estimates the share of a call's answers that equal v: the share in earlier runs; if it is
+ * unknown, 1 / number of literals of the call's type. */
 static double answer_selectivity(estimator *s, const llm_call *call, value v) {
     value text;
     err ignored = {0};
@@ -218,7 +219,8 @@ static double answer_selectivity(estimator *s, const llm_call *call, value v) {
     return call->nliterals > 0 ? 1.0 / call->nliterals : 0.1;
 }
 
-/* The share of rows with the value v, if it is among the column's most common values; else -1. */
+/* Returns the share of rows with the value v; -1: v is not among the column's most common
+ * values. */
 static double common_fraction_of(const column_estimate *c, value v) {
     if (!c->stats)
         return -1;
@@ -228,7 +230,7 @@ static double common_fraction_of(const column_estimate *c, value v) {
     return -1;
 }
 
-/* Selectivity of x = constant. */
+/* Estimates the selectivity of x = constant. */
 static double constant_selectivity(estimator *s, const expr *x, const expr *constant,
                                    const rel *r) {
     const llm_use *use = x->kind == EXPR_COLUMN ? use_of_column(r, x->column.id) : NULL;
@@ -251,7 +253,8 @@ static double equality_selectivity(estimator *s, const expr *x, const rel *r) {
            BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
 }
 
-/* Selectivity of x IS y; for y = NULL, TRUE or FALSE it is not that of an equality. */
+/* Estimates the selectivity of x IS y. If y is NULL, TRUE or FALSE it differs from that of x =
+ * y. */
 static double is_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     if (b->kind != EXPR_LITERAL)
@@ -274,8 +277,9 @@ static double in_selectivity(estimator *s, const expr *x, const rel *r) {
     return share;
 }
 
-/* Selectivity of column < literal and the like: interpolated between the column's least and greatest
- * value, assuming a uniform distribution; without these a third. */
+/* Estimates the selectivity of <, <=, > and >= between a column and a literal: interpolates between
+ * the column's lowest and highest value, assuming a uniform distribution. If these are unknown: a
+ * third. */
 static double range_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     bool less = x->op == OP_LT || x->op == OP_LE;
@@ -359,8 +363,9 @@ static bool is_column_equality(const expr *x) {
            x->args[0]->kind == EXPR_COLUMN && x->args[1]->kind == EXPR_COLUMN;
 }
 
-/* The equivalence classes of the columns of a join's inputs, left ones first: columns with the same
- * number are equal. As column_estimate.same, but every column has a number. */
+/* Returns a number for each column of a join's inputs, left columns first. Columns with the same
+ * number are equal (column_estimate.same); a column that equals no other has a number of its
+ * own. */
 static int *equal_columns(estimator *s, const rel *r) {
     int n = r->left->ncols;
     int *same = ARENA_ARRAY(s->mem, int, n + r->right->ncols + 1);
@@ -377,9 +382,9 @@ static int side_at(const rel *join, int id) {
     return right < 0 ? at : join->left->ncols + right;
 }
 
-/* The condition without equalities that follow from others and so select nothing more: of a.x = c.x
- * AND b.x = c.x the second, if a.x = b.x holds already. Merges the classes of equated columns. NULL:
- * nothing is left. */
+/* Removes from the condition the equalities that follow from others, since they drop no further
+ * rows: from a.x = c.x AND b.x = c.x the second, if the inputs already satisfy a.x = b.x. Gives
+ * columns that the condition makes equal the same number. Returns NULL if no condition is left. */
 static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     if (x && x->kind == EXPR_OP && x->op == OP_AND) {
         expr *left = independent(s, r, x->args[0], same);
@@ -401,8 +406,9 @@ static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     return to == from ? NULL : x;
 }
 
-/* The share of all pairs that a join condition keeps. For an equality 1 / the larger domain of its
- * columns, assuming that the smaller is contained in it; the parts of a conjunction multiply. */
+/* Estimates the share of all pairs that a join condition keeps. For an equality it is 1 / the
+ * larger domain of its columns, assuming that the larger domain contains the smaller. For an AND,
+ * multiplies the shares of its parts. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     if (!x)
         return 1;
@@ -421,7 +427,8 @@ static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     return 1 / most;
 }
 
-/* Columns that a join equates both get the smaller number of distinct values. */
+/* Sets the distinct values of two columns that a join makes equal to the smaller of their
+ * numbers. */
 static void merge_equivalence(const expr *x, const rel *r, rel_estimate *e) {
     if (!x || x->kind != EXPR_OP)
         return;
@@ -439,8 +446,8 @@ static void merge_equivalence(const expr *x, const rel *r, rel_estimate *e) {
     one->domain = other->domain = BASE_MIN(one->domain, other->domain);
 }
 
-/* The share of one side's rows that find a partner: for each equality, the other column's distinct
- * values / the larger domain. */
+/* Estimates the share of the rows of input `side` that match a row of the other input: for each
+ * equality, the distinct values of the other input's column / the larger domain. */
 static double match_share(estimator *s, const expr *x, const rel *r, const rel *side) {
     if (!x || x->kind != EXPR_OP)
         return 1;
@@ -570,8 +577,8 @@ static double distinct_rows(const rel *r, const rel_estimate *left) {
     return BASE_MIN(product, left->rows);
 }
 
-/* Limits the distinct values of columns that a filter compares with constants: to the number of
- * constants, or to the share of a range. */
+/* Limits the distinct values of columns that a filter compares with constants: for = and IN to the
+ * number of constants, for a range to the share of values in it. */
 static void bound_filtered_columns(estimator *s, const expr *x, const rel *r, rel_estimate *e) {
     if (x->kind == EXPR_OP && x->op == OP_AND) {
         bound_filtered_columns(s, x->args[0], r, e);
@@ -621,8 +628,8 @@ static void estimate_llm_columns(const rel *r, rel_estimate *e) {
     }
 }
 
-/* Statistics of row numbers and ranks, which go from 1 to the rows of a partition: so `rank <= 3` is
- * estimated to keep few rows. */
+/* Makes statistics for row numbers and ranks, which go from 1 to the rows of a partition. By them,
+ * `rank <= 3` is estimated to keep few rows. */
 static const column_stats *place_stats(estimator *s, double distinct) {
     column_stats *stats = ARENA_NEW(s->mem, column_stats);
     stats->distinct = distinct;
@@ -631,7 +638,7 @@ static const column_stats *place_stats(estimator *s, double distinct) {
     return stats;
 }
 
-/* Estimated number of partitions by the window's first nkeys keys. */
+/* Estimates the number of partitions by the window's first nkeys keys. */
 static double partitions_of(estimator *s, const rel *r, int nkeys) {
     double n = 1;
     for (int k = 0; k < nkeys; k++)
@@ -639,7 +646,8 @@ static double partitions_of(estimator *s, const rel *r, int nkeys) {
     return BASE_MAX(1, BASE_MIN(n, estimate_rel(s, r->left)->rows));
 }
 
-/* Rows that top-N per partition keeps of each; WITH TIES adds the average number of ties. */
+/* Estimates the rows that a top-N window keeps of each partition. WITH TIES adds the average number
+ * of rows that tie. */
 static double first_rows(estimator *s, const rel *r) {
     double ties = estimate_rel(s, r->left)->rows / partitions_of(s, r, r->window.nkeys) - 1;
     return (double)r->window.first + (r->window.with_ties ? BASE_MAX(0, ties) : 0);
@@ -680,7 +688,7 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
     case REL_LIMIT:
         estimate_limit(r, e);
         break;
-    case REL_SHARED: /* its columns are there once for each place that reads it */
+    case REL_SHARED: /* each reference to it has columns of its own, which are not equal */
         for (int i = 0; i < r->ncols; i++)
             e->columns[i].same = 0;
         break;

@@ -18,7 +18,8 @@ typedef struct field_estimate {
     joint_column joint;
 } field_estimate;
 
-/* Combinations in the joint sample of one source, by subset of one call's fields. */
+/* A cache entry of joint.c: counts[subset] is the number of combinations that a subset of one
+ * call's fields has in the joint sample of their source. */
 typedef struct joint_counts joint_counts;
 struct joint_counts {
     joint_counts *next;
@@ -28,7 +29,7 @@ struct joint_counts {
     const double *counts;
 };
 
-/* Measured bytes per token of a column. */
+/* A cache entry of cost.c: the measured bytes per token of a column. */
 typedef struct token_bytes token_bytes;
 struct token_bytes {
     token_bytes *next;
@@ -41,25 +42,26 @@ struct estimator {
     const plan_env *env;
     known_estimate *known;
     uint32_t nknown, known_cap;
-    hash_index by_node; /* known */
+    hash_index by_node; /* finds the entries of `known` by node */
     joint_counts *counted;
     token_bytes *measured;
 };
 
-/* Average bytes of an expression of type TEXT (estimate_text.c). */
+/* Estimates the average bytes of an expression of type TEXT (estimate_text.c). */
 double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
 
-/* A call's instruction with its line break, in tokens. */
+/* Returns the tokens of a call's instruction with its line break. */
 double estimate_instruction_tokens(const estimator *s, const llm_call *call);
-/* The prefix tree of the call's fields over all rows of
- * `input`, in tokens, and how many distinct inputs these make. */
+/* Estimates for all rows of `input` the tokens in the prefix tree of the call's fields, and the
+ * number of distinct inputs. */
 void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
                    double *inputs);
 
-/* For each subset (a bit a field) of a call's fields: how many different combinations of their
- * values `rows` rows have. NULL: a field is no column of a table with statistics. */
+/* Estimates for each subset of a call's fields (bit i: field i) how many distinct combinations of
+ * the fields' values `rows` rows have. Returns NULL if a field has no joint sample, or if the call
+ * has no fields or too many. */
 double *joint_distinct(estimator *s, const llm_call *call, const field_estimate *f, double rows);
-/* The field order under which the prefix tree has the fewest tokens. */
+/* Finds the field order whose prefix tree has the fewest tokens. */
 void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
                  uint8_t *order);
 

@@ -1,6 +1,6 @@
 /*
- * estimate_text.c - the average length in bytes of a TEXT expression, from the lengths of its
- * arguments; prompts with such expressions are costed by it.
+ * estimate_text.c - estimates the average length in bytes of a TEXT expression from the lengths of
+ * its arguments. The cost of prompts with such expressions depends on it.
  */
 #include "estimate_int.h"
 
@@ -23,7 +23,7 @@ static double sum_of(estimator *s, const expr *x, const rel *r) {
     return sum;
 }
 
-/* The longest of the arguments from, from + step, … */
+/* Returns the length of the longest of the arguments with numbers from, from + step, … */
 static double longest_of(estimator *s, const expr *x, int from, int step, const rel *r) {
     double longest = 0;
     for (int i = from; i < x->nargs; i += step)

@@ -1,13 +1,14 @@
 /*
- * joint.c - the number of distinct combinations of several fields, estimated from the joint sample of
- * a table's statistics.
+ * joint.c - the number of distinct combinations of several fields, estimated from the joint sample
+ * of a table's statistics.
  *
- * The number of combinations lies between the largest number of distinct values of one field and
- * their product. The sample's number divides this interval, on a logarithmic scale, at some ratio;
- * the table's number is assumed to divide its own interval at the same ratio. If the sample is the
- * whole table the result is exact. Fields of different tables are assumed to be independent.
+ * The number of combinations has two bounds: the largest number of distinct values of one field,
+ * and the product of all these numbers. In the sample, the actual number divides the interval
+ * between the bounds at some ratio, on a logarithmic scale. The estimate for the table divides the
+ * table's interval at the same ratio, so it is exact if the sample is the whole table. Fields of
+ * different tables are assumed to be independent.
  *
- * Every subset of a call's fields is counted once per planning.
+ * Every subset of a call's fields is counted only once while a statement is planned.
  */
 #include <math.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 
 enum { JOINT_FIELDS = 10, JOINT_SLOTS = 2048 };
 
-/* Writes ids of the combinations of `parent` ids and one more column; returns their number. */
+/* Numbers the distinct combinations of parent[i] and cells[i], and writes the number of row i's
+ * combination to out[i]. Returns the number of distinct combinations. */
 static uint32_t refine(const uint32_t *parent, const joint_cell *cells, int rows, uint32_t *out) {
     uint64_t keys[JOINT_SLOTS];
     uint32_t ids[JOINT_SLOTS] = {0}, count = 0;
@@ -34,7 +36,7 @@ static uint32_t refine(const uint32_t *parent, const joint_cell *cells, int rows
     return count;
 }
 
-/* For every subset of n fields of one source: the number of combinations in the sample. */
+/* Counts for every subset of n fields of one source its combinations in the sample. */
 static double *count_subsets(arena *mem, const field_estimate *const *f, int n) {
     int rows = f[0]->joint.rows;
     double *counts = ARENA_ARRAY(mem, double, (size_t)1 << n);
@@ -48,7 +50,7 @@ static double *count_subsets(arena *mem, const field_estimate *const *f, int n) 
     return counts;
 }
 
-/* Least and greatest possible number of combinations of the fields in `set`. */
+/* Computes the minimum and maximum possible number of combinations of the fields in `set`. */
 static void bounds_of(const double *distinct, int n, uint32_t set, double rows, double *low,
                       double *high) {
     *low = *high = 1;
@@ -60,7 +62,7 @@ static void bounds_of(const double *distinct, int n, uint32_t set, double rows, 
     *low = BASE_MIN(*low, *high);
 }
 
-/* The estimated number of combinations of `set` in the relation. */
+/* Estimates the number of combinations of `set` in the relation from the sample's counts. */
 static double scale_up(const double *counts, const double *distinct, int n, uint32_t set,
                        int sampled, double rows) {
     double ones[JOINT_FIELDS], low, high, from, to;
@@ -72,7 +74,8 @@ static double scale_up(const double *counts, const double *distinct, int n, uint
     return low * pow(high / low, ratio);
 }
 
-/* The counts of a source's subsets, cached by the call and the source's first field. */
+/* Returns count_subsets of the fields f, which are a call's fields from one source. Cached by the
+ * call and the source's first field. */
 static const double *counts_of(estimator *s, const llm_call *call, const field_estimate *const *f,
                                int n) {
     for (joint_counts *c = s->counted; c; c = c->next)
@@ -84,7 +87,9 @@ static const double *counts_of(estimator *s, const llm_call *call, const field_e
     return made->counts;
 }
 
-/* Multiplies `out` by the combinations of all fields from the source of field `first`. */
+/* For every subset of the call's fields: multiplies out[subset] by the estimated number of
+ * combinations of those fields in the subset that come from the same source as field `first`. The
+ * product is at most `rows`. */
 static void add_source(estimator *s, const llm_call *call, const field_estimate *f, int first,
                        double rows, double *out) {
     const field_estimate *own[JOINT_FIELDS];
@@ -131,7 +136,9 @@ double *joint_distinct(estimator *s, const llm_call *call, const field_estimate 
 void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
                  uint8_t *order) {
     uint32_t full = (1u << n) - 1;
-    double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1); /* of the fields after a set */
+    /* cost[set]: minimum tokens of all fields that are not in `set`, if those in `set` come
+     * first */
+    double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1);
     uint8_t *next = ARENA_ARRAY(s->mem, uint8_t, (size_t)full + 1);
     cost[full] = 0;
     for (uint32_t set = full; set-- > 0;) {

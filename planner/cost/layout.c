@@ -1,20 +1,21 @@
 /*
- * layout.c - estimates what comes first in the prompts of a pipeline: the instruction or the row's data.
+ * layout.c - decides what comes first in the prompts of a pipeline: the instruction or the row's
+ * data.
  *
- * Calls about the same fields of the same rows form a group. Where the data come first, the calls of
- * a group share the computed data of each row; where the instruction comes first, the rows of a call
- * share its instruction.
+ * Calls about the same fields of the same rows form a group. If the data come first, the calls of a
+ * group share the computed tokens of each row's data. If the instruction comes first, the rows of a
+ * call share the tokens of its instruction.
  *
- * Invariant: the layout is a function of the relation and of the base's rows alone. What was learned
- * from earlier runs or measured has no influence, because it would change the text of prompts.
+ * Invariant: the layout depends only on the relation and on the base's rows. Facts that earlier
+ * runs learned or measured have no influence, because they would change the text of prompts.
  */
 #include <math.h>
 
 #include "core/pipeline_int.h"
 #include "estimate_int.h"
 
-/* Data first must save at least this share of the computed tokens: models answer better when they
- * read the instruction before the data. */
+/* Data come first only if this saves at least this share of the computed tokens, since models
+ * answer better when they read the instruction before the data. */
 static const double LAYOUT_LEAST_SAVING = 0.1;
 
 bool plan_data_pays(double data, double inputs, const plan_question *questions, int count) {
@@ -52,8 +53,8 @@ static bool decides(const chain_stage *stages, int nstages, const llm_use *u, ar
     return false;
 }
 
-/* How many calls that filters read are written before call i; if none reads call i: how many there
- * are. */
+/* Returns the number of calls that filters read and that are written before call i. If no filter
+ * reads call i: the number of all calls that filters read. */
 static int deciding_before(const layout *l, int i) {
     int count = 0;
     for (int k = 0; k < l->n; k++)
@@ -62,7 +63,8 @@ static int deciding_before(const layout *l, int i) {
     return count;
 }
 
-/* Whether the call needs an answer for all rows of the base, as far as these alone say. */
+/* Whether the call may need an answer for every row of the base: it has no guard, or its guard
+ * reads other columns than the base's. */
 static bool asks_everywhere(const layout *l, const llm_use *u) {
     id_set ids = id_set_new(l->s->mem);
     id_set_add_columns(&ids, l->base);
@@ -83,7 +85,7 @@ static void find_groups(layout *l) {
     }
 }
 
-/* Decides for the group whose first call is `leader`. */
+/* Decides the layout of the group whose first call is `leader`. */
 static void lay_out_group(layout *l, int leader) {
     plan_question *questions = ARENA_ARRAY(l->s->mem, plan_question, l->n);
     int64_t wanted = l->s->env->settings->llm_layout;

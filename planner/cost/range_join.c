@@ -1,28 +1,28 @@
 /*
- * range_join.c - range joins: for each left row, ranges of the sorted right rows hold all its matches.
+ * range_join.c - finds the ranges of a range join. The right rows are sorted, and for each left row
+ * one or more ranges of them contain all its matches.
  *
- *   Range join b.k >= a.low AND b.k < a.high      b sorted by k; each row of a reads the rows between
- *                                                 its bounds
- *   Range join b.x = a.x OR b.y = a.x             b sorted by x and by y; a range of each
- *   Range join b.s = a.s AND b.k <= a.k, last 1   b sorted by s and k; the end of a range
+ *   Range join b.k >= a.low AND b.k < a.high      b sorted by k; a row of a reads one range
+ *   Range join b.x = a.x OR b.y = a.x             b sorted by x and by y; reads a range of each
+ *   Range join b.s = a.s AND b.k <= a.k, last 1   b sorted by s and k; reads the end of a range
  *
- * Used where a join has no equal keys, or needs only the first pairs of each left row.
- * Invariant: every pair that meets the predicate is in a range. A range may hold other pairs: the
- * predicate is evaluated for all of them. IN in a SELECT list gets no ranges: a pair outside may be
- * NULL rather than false.
+ * Used if a join has no equal keys, or needs only the first pairs of each left row.
+ * Invariant: every pair for which the predicate is true is in a range. A range may contain other
+ * pairs, so the predicate is evaluated for every pair in it. IN in a SELECT list gets no ranges,
+ * since its predicate may be NULL for a pair outside of a range.
  */
 #include "cost_int.h"
 
-/* Kinds of ranges, the narrower the greater; 0: no range. */
+/* Kinds of ranges: a narrower kind has a greater number; 0 means no range. */
 enum { HALF_OPEN = 1, CLOSED, EQUAL };
 
-/* The columns of a join's inputs. */
+/* The column ids of a join's inputs. */
 typedef struct sides {
     id_set left, right;
 } sides;
 
-/* `right op left`, either way round, where *right is an expression of the right input and *left one of
- * the left input; *op as if *right were on the left. */
+/* Whether x compares an expression of the right input with an expression of the left input. If so,
+ * sets both and *op such that x is equivalent to `*right *op *left`. */
 static bool is_bound(const sides *s, const expr *x, expr_op *op, expr **right, expr **left) {
     for (int i = 0; i < 2 && expr_compares(x, i, op) && !expr_is_volatile(x); i++) {
         *right = x->args[i];
@@ -47,8 +47,8 @@ static void narrow(plan_range *g, expr_op op, expr *bound) {
     }
 }
 
-/* The narrowest range of one expression of the right input that follows from the conditions, all of
- * which hold. Returns its kind. */
+/* Finds the narrowest range over an expression of the right input that the conditions imply
+ * together. Returns the kind of the range. */
 static int best_range(const sides *s, const conjuncts *all, plan_range *best) {
     int most = 0;
     for (int i = 0; i < all->n; i++) {
@@ -79,7 +79,7 @@ static void split_or(rule_ctx *r, conjuncts *branches, expr *x) {
         split_or(r, branches, x->args[i]);
 }
 
-/* One range for each branch of the OR x. Returns the kind of the widest. */
+/* Finds a range for each branch of the OR x. Returns the kind of the widest range. */
 static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int *n) {
     conjuncts branches = {0};
     split_or(r, &branches, x);
