@@ -245,7 +245,7 @@ struct plan_node {
             int nin, in_at;
             expr **in;
             bool keyed;               /* the join above passes the bounds in (join.lookup) */
-            bool ordered, descending; /* returns rows in the index's or the reverse order */
+            bool ordered, descending; /* in the order of the index or rowid, or in reverse */
             scan_nulls nulls;
             int64_t first; /* > 0: about this many rows of the ordered scan are needed */
             int *columns;  /* as scan_spec.columns; ncols entries */

@@ -1,15 +1,16 @@
 /*
- * factor.c - takes the conditions that all branches of an OR have in common out of it.
+ * factor.c - takes conditions that all branches of an OR have in common out of the OR.
  *
- * (a AND b) OR (a AND c) is a AND (b OR c), in three-valued logic as well. Outside the OR a condition
- * can become a join key or a bound of an index, or move down to a table.
+ * (a AND b) OR (a AND c) is equivalent to a AND (b OR c), also in three-valued logic. Outside of
+ * the OR, a condition can become a join key or a bound of an index, or move down to a table.
  *
- * Invariant: no condition can now fail on a row for which the OR did not evaluate it. So a condition
- * is taken out only if the first branch evaluates it for every row, or if it cannot fail.
+ * Invariant: the rewrite adds no errors. Outside of the OR, a condition may be evaluated for rows
+ * for which the OR did not evaluate it. So it is taken out only if the first branch evaluates it
+ * for every row, or if its evaluation cannot fail.
  */
 #include "rules_int.h"
 
-/* True for comparisons of columns and literals, whose evaluation has no errors. */
+/* True for comparisons of columns and literals: their evaluation cannot fail. */
 static bool cannot_fail(const expr *x) {
     if (x->kind == EXPR_COLUMN || x->kind == EXPR_LITERAL)
         return true;
@@ -32,7 +33,7 @@ static bool is_or(const expr *x) {
     return x->kind == EXPR_OP && x->op == OP_OR;
 }
 
-/* Removes from `common` what some branch of x does not have. */
+/* Removes from `common` every condition that some branch of x does not have. */
 static void keep_common(rule_ctx *r, expr *x, conjuncts *common) {
     if (is_or(x)) {
         for (int i = 0; i < x->nargs && common->n; i++)
@@ -48,8 +49,8 @@ static void keep_common(rule_ctx *r, expr *x, conjuncts *common) {
     common->n = kept;
 }
 
-/* Appends the branches of x without `common`. *empty: one of them has nothing else, so the OR of the
- * rests is true. */
+/* Appends to `rests` each branch of x without the conditions in `common`. Sets *empty if a branch
+ * has no other conditions, since the OR of the rests is then true. */
 static void add_rests(rule_ctx *r, expr *x, const conjuncts *common, conjuncts *rests,
                       bool *empty) {
     if (is_or(x)) {
@@ -67,7 +68,7 @@ static void add_rests(rule_ctx *r, expr *x, const conjuncts *common, conjuncts *
         conjuncts_add(r, rests, conjuncts_join(r, &rest));
 }
 
-/* The conditions that may be taken out of the OR x. */
+/* Returns the conditions that may be taken out of the OR x. */
 static conjuncts common_conditions(rule_ctx *r, expr *x) {
     conjuncts first = {0}, common = {0};
     expr *branch = x;
@@ -88,7 +89,7 @@ static conjuncts common_conditions(rule_ctx *r, expr *x) {
     return common;
 }
 
-/* The predicate with all its ORs factored; itself if no OR has a common condition. */
+/* Factors all ORs of the predicate. Returns `predicate` itself if no OR has a common condition. */
 static expr *factor_predicate(rule_ctx *r, expr *predicate) {
     conjuncts all = {0}, out = {0};
     bool found = false;

@@ -1,17 +1,20 @@
 /*
- * join_order.c - the order of inner joins: the best left-deep tree by dynamic programming over subsets
- * (Selinger et al. 1979), or, for more than MOST_EXACT relations, a greedy one.
+ * join_order.c - the order of inner joins: the best left-deep tree by dynamic programming over
+ * subsets (Selinger et al. 1979), or, for more than MOST_EXACT relations, a greedy one.
  *
- * A join's rows come in the order of its left input, so a user sees the order of joins in a result
- * without ORDER BY. So the written order stays, and its first relation stays first, unless another is
- * estimated to cost much less. Cost is the rows that pass a join plus those that it hashes.
+ * A join returns its rows in the order of its left input, so a user sees the order of joins in a
+ * result without ORDER BY. Therefore the written order is kept, and its first relation stays first,
+ * unless another order is estimated to cost much less. The cost is the number of rows that pass the
+ * joins plus the number of rows that they hash.
  */
 #include <math.h>
 #include <string.h>
 
 #include "rules_int.h"
 
-/* More than MOST_RELATIONS (sqlite3's limit for a join) stay in the written order. */
+/* MOST_EXACT: maximum number of relations for dynamic programming. MOST_RELATIONS: maximum number
+ * that are ordered at all; more stay in the written order. sqlite3 has the same limit for a
+ * join. */
 enum { MOST_EXACT = 10, MOST_RELATIONS = 64 };
 
 typedef uint64_t part_set; /* bit i: relation i of the graph */
@@ -20,11 +23,12 @@ static part_set only(int part) {
     return (part_set)1 << part;
 }
 
-/* The most that another order may cost, as a fraction of the written one's cost; and one with another
- * first relation, as a fraction of the best that keeps it. */
+/* Another order with the same first relation is chosen if it costs less than WORTH_REORDERING × the
+ * cost of the written order. An order with another first relation is chosen if it costs less than
+ * WORTH_ANOTHER_FIRST × the cost of the order chosen so far. */
 static const double WORTH_REORDERING = 0.7, WORTH_ANOTHER_FIRST = 0.1;
 
-/* Estimates are cut off here, so that products of two of them are finite. */
+/* Maximum estimate, so that the product of two estimates is finite. */
 static const double MOST_ROWS = 1e100;
 
 typedef struct join_part {
@@ -35,23 +39,24 @@ typedef struct join_part {
 
 typedef struct join_condition {
     expr *x;
-    part_set parts; /* which relations it reads */
+    part_set parts; /* the relations that x reads */
     double selectivity;
-    int class; /* the equivalence class that it belongs to, or -1 */
+    int class; /* the equivalence class to which x belongs, or -1 */
 } join_condition;
 
-/* An equivalence class: columns, one each of three relations or more, that conditions make equal. To
- * join a relation, its column has to be equal to any one of the columns joined before. */
+/* An equivalence class: columns that conditions make equal, one column from each of at least three
+ * relations. The condition for joining a relation is that its column equals any one column of the
+ * relations joined before. */
 typedef struct join_class {
     part_set parts;
-    expr *columns[MOST_RELATIONS];  /* by relation; of one type */
-    double domains[MOST_RELATIONS]; /* column_estimate.domain of each */
+    expr *columns[MOST_RELATIONS];  /* by relation; all have the same type */
+    double domains[MOST_RELATIONS]; /* by relation: column_estimate.domain of the column */
 } join_class;
 
 typedef struct join_graph {
     rule_ctx *r;
     int n, nconditions;
-    bool fixed; /* too many relations, or a volatile condition: the order stays */
+    bool fixed; /* the written order is kept: too many relations, or a volatile condition */
     join_part parts[MOST_RELATIONS];
     join_condition *conditions;
     join_class *classes;
@@ -92,8 +97,8 @@ static part_set parts_of(const join_graph *g, const expr *x) {
     return parts;
 }
 
-/* The fraction of pairs for which a condition on two relations is true, as estimate_rel estimates
- * their join; a guess for conditions on other numbers of relations. */
+/* Estimates the fraction of pairs for which a condition on two relations is true, by estimating
+ * their join. For a condition on more or fewer relations, returns a guess. */
 static double selectivity_of(const join_graph *g, const join_condition *c) {
     if (__builtin_popcountll(c->parts) != 2)
         return 1.0 / 3;
@@ -121,7 +126,7 @@ static int part_of(const join_graph *g, const expr *x) {
     return __builtin_ctzll(parts_of(g, x));
 }
 
-/* The class of a column; a new one if it has none yet. */
+/* Returns the class of a column. If the column has none yet, makes a new class. */
 static int class_of(join_graph *g, expr *x) {
     int part = part_of(g, x), i = 0;
     for (; i < g->nclasses; i++)
@@ -165,7 +170,8 @@ static void set_domains(const join_graph *g, join_class *k) {
             k->domains[i] = estimate_expr(g->r->estimates, k->columns[i], g->parts[i].x).domain;
 }
 
-/* Classes of two columns are dropped: they are the one condition between these. */
+/* Finds the equivalence classes. Drops classes of two columns, since the condition between the two
+ * says the same. */
 static void set_classes(join_graph *g) {
     int kept = 0;
     g->classes = ARENA_ARRAY(g->r->mem, join_class, 2 * g->nconditions + 1);
@@ -185,8 +191,8 @@ static void set_classes(join_graph *g) {
     g->nclasses = kept;
 }
 
-/* The fraction of the cross product of a set of relations whose columns of the class are equal. The
- * smallest domain is assumed to be a subset of all the others. */
+/* Estimates the fraction of the cross product of a set of relations in which their columns of the
+ * class are equal. Assumes that the smallest domain is a subset of all other domains. */
 static double class_selectivity(const join_graph *g, const join_class *k, part_set set) {
     double least = INFINITY, selectivity = 1;
     for (int i = 0; i < g->n; i++)
@@ -197,8 +203,9 @@ static double class_selectivity(const join_graph *g, const join_class *k, part_s
     return isinf(least) ? 1 : selectivity * least;
 }
 
-/* An equality between the relation's column of the class and one of the set's: a written condition, or
- * else one that follows from several. */
+/* Returns an equality between the column that relation `part` has in the class and a column of a
+ * relation in `set`: a written condition if there is one, otherwise one that follows from
+ * several. */
 static expr *equi_condition(const join_graph *g, int class, part_set set, int part) {
     const join_class *k = &g->classes[class];
     for (int i = 0; i < g->nconditions; i++) {
@@ -236,13 +243,15 @@ static bool is_connected(const join_graph *g, part_set set, int part) {
     return false;
 }
 
-/* The result's rows pass; without a condition every pair is looked at. */
+/* Returns the cost of a join's result: its rows. A join without a condition also costs 0.1 for each
+ * pair. */
 static double result_cost(const join_graph *g, part_set set, int part) {
     double pairs = rows_of(g, set) * g->parts[part].rows;
     return rows_of(g, set | only(part)) + (is_connected(g, set, part) ? 0 : pairs * 0.1);
 }
 
-/* The left rows pass, the right ones are hashed (2 a row). */
+/* Returns the cost of joining relation `part` to the relations in `set`: 1 for each left row, 2 for
+ * each right row, which is hashed, and the cost of the result. */
 static double step_cost(const join_graph *g, part_set set, int part) {
     return rows_of(g, set) + 2 * g->parts[part].rows + result_cost(g, set, part);
 }
@@ -257,7 +266,7 @@ static double order_cost(const join_graph *g, const int *order) {
     return cost;
 }
 
-/* The cheapest order that begins with one of `firsts`. */
+/* Finds the cheapest order that begins with a relation in `firsts`; returns its cost. */
 static double best_order(const join_graph *g, part_set firsts, int *order) {
     part_set full = only(g->n) - 1;
     join_plan *best = ARENA_ARRAY(g->r->mem, join_plan, full + 1);
@@ -285,8 +294,9 @@ static double best_order(const join_graph *g, part_set firsts, int *order) {
     return best[full].cost;
 }
 
-/* Joins next the relation whose result costs least. What the order cannot change, that each relation
- * is hashed, is left out. */
+/* Finds an order that begins with `first` and always joins next the relation whose result costs
+ * least. The cost of hashing a relation is not compared, since it is the same in every order.
+ * Returns order_cost. */
 static double greedy_order(const join_graph *g, int first, int *order) {
     part_set set = only(first);
     order[0] = first;
@@ -304,7 +314,7 @@ static double greedy_order(const join_graph *g, int first, int *order) {
     return order_cost(g, order);
 }
 
-/* The best of the greedy orders that begin with each relation. */
+/* Finds the cheapest of the greedy orders that begin with each relation; returns its cost. */
 static double best_greedy_order(const join_graph *g, int *order) {
     int tried[MOST_RELATIONS];
     double least = INFINITY;
@@ -371,8 +381,8 @@ static bool is_left_deep(const rel *x) {
     return true;
 }
 
-/* Orders a tree of inner joins, the trees inside its relations being done. If the order of the whole
- * tree is fixed, tries its subtrees. */
+/* Orders a tree of inner joins. The trees inside its relations are already ordered. If the whole
+ * tree must keep its order, orders its subtrees. */
 static rel *order_joins(rule_ctx *r, rel *x) {
     if (!rel_is_inner_join(x))
         return x;
@@ -401,7 +411,7 @@ static rel *order_below(rule_ctx *r, rel *x) {
                                 : rel_each_input(r, x, order_below);
 }
 
-/* As order_below, but not the tree whose top is x itself. */
+/* As order_below, but leaves out the tree whose top is x itself. */
 static rel *order_within(rule_ctx *r, rel *x) {
     return rel_each_input(r, x, rel_is_inner_join(x) ? order_within : order_below);
 }
@@ -415,8 +425,9 @@ static bool reads_working_rows(const rel *x) {
     return false;
 }
 
-/* Swaps joins whose right input has a recursion's working rows: on the left these probe, and the other
- * input is hashed once for all rounds instead of read in each. */
+/* Swaps the inputs of joins whose right input reads a recursion's working rows. After the swap the
+ * working rows probe, and the other input is hashed once for all rounds instead of being read again
+ * in each round. */
 static rel *working_rows_left(rule_ctx *r, rel *x) {
     x = rel_each_input(r, x, working_rows_left);
     if (!rel_is_inner_join(x) || !reads_working_rows(x->right) || reads_working_rows(x->left))

@@ -1,15 +1,15 @@
 /*
- * limit.c - top-N: sorts below a LIMIT, and windows below a bound on row_number() or rank(), keep only
- * the first rows.
+ * limit.c - top-N: sorts below a LIMIT, and windows below a bound on row_number() or rank(), keep
+ * only the first rows.
  *
- * Invariant: the LIMIT or filter stays where it is; the sort or window gets a number of rows that is
- * enough for it.
+ * Invariant: the LIMIT or filter stays in its place. The sort or window below it keeps at least the
+ * rows that the LIMIT or filter needs.
  */
 #include <stdint.h>
 
 #include "rules_int.h"
 
-/* The first rows of its input, per group, that a LIMIT needs; 0: all. */
+/* Returns how many first rows of each partition of its input a LIMIT needs; 0: all rows. */
 static int64_t rows_needed(const rel *x) {
     if (x->kind != REL_LIMIT || x->limit.limit < 0)
         return 0;
@@ -19,7 +19,8 @@ static int64_t rows_needed(const rel *x) {
 
 /* ---- top k ----------------------------------------------------------------------------------- */
 
-/* below[i]: the column of x's input that is x's column ids[i]. false: one has none. */
+/* Sets below[i] to the column of x's input that x returns unchanged as its column ids[i]. Returns
+ * false if one of the columns is computed by x. */
 static bool columns_below(const rel *x, const int *ids, int n, int *below) {
     for (int i = 0; i < n; i++) {
         below[i] = ids[i];
@@ -32,9 +33,9 @@ static bool columns_below(const rel *x, const int *ids, int n, int *below) {
     return true;
 }
 
-/* A sort that keeps the first rows of each group of left rows, by that column of the right input
- * whose range is the join's predicate, needs only the first pairs of each left row: sets join.first
- * of the join that is x or below its projections. */
+/* Sets join.first of x, or of the join below x's projections. If the join's predicate is a range
+ * over column `by` of the right input, and the sort above keeps only the first rows of each
+ * partition by this column, then the sort needs only the first pairs of each left row. */
 static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1), by_below;
     plan_range range;
@@ -48,7 +49,8 @@ static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *
     if (!range_join_first(r, x, &range) || range.right->kind != EXPR_COLUMN ||
         range.right->column.id != by)
         return x;
-    /* where few pairs have equal columns, a hash or index join is cheaper than sorting */
+    /* if few pairs have equal columns, a hash or index join costs less than sorting the right
+     * rows */
     if (range.nsame &&
         estimate_rel(r->estimates, x)->rows < estimate_rel(r->estimates, x->right)->rows)
         return x;
@@ -58,7 +60,8 @@ static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *
     return copy;
 }
 
-/* Sets sort.first of the sort that is x or below nodes with one output row per input row. */
+/* Sets sort.first of x, or of the sort below x's projections and LLM nodes, which return one row
+ * for each row. */
 static rel *limit_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1);
     bool passes = x->kind == REL_PROJECT || x->kind == REL_LLM;
@@ -78,19 +81,19 @@ static rel *limit_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n)
 
 /* ---- row_number() and rank() ---------------------------------------------------------------- */
 
-/* The largest integer n for which `n op c` may be true; 0: unknown, or not positive. */
+/* Returns the largest integer n for which `n op c` may be true; 0: unknown, or not positive. */
 static int64_t largest(expr_op op, const expr *c) {
     if (c->kind != EXPR_LITERAL || c->literal.type != TYPE_INTEGER || c->literal.i <= 0)
         return 0;
     return op == OP_LE || op == OP_EQ ? c->literal.i : op == OP_LT ? c->literal.i - 1 : 0;
 }
 
-/* The tighter of two bounds, of which 0 is none. */
+/* Returns the smaller of two upper bounds; 0 means no bound. */
 static int64_t tighter(int64_t a, int64_t b) {
     return a && b ? BASE_MIN(a, b) : BASE_MAX(a, b);
 }
 
-/* The largest value of column `id` for which the condition x may be true; 0: unknown. */
+/* Returns the largest value of column `id` for which the condition x may be true; 0: unknown. */
 static int64_t upper_bound(const expr *x, int id) {
     expr_op op;
     if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
@@ -103,14 +106,14 @@ static int64_t upper_bound(const expr *x, int id) {
     return 0;
 }
 
-/* True if the function's value of a row depends only on rows before it. */
+/* Whether the function's value for a row depends only on this row and the rows before it. */
 static bool reads_rows_before(const rel_window *w) {
     return w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK;
 }
 
-/* Sets window.first to the rows of each partition that may pass the filter, if all functions have the
- * same partitions and order. A bound on rank() lets ties pass. A bound on dense_rank() limits no rows,
- * unless it is 1. */
+/* If all functions have the same partitions and order: sets window.first to the maximum number of
+ * rows of a partition that may pass the filter. With a bound on rank(), rows that tie may pass too.
+ * A bound on dense_rank() limits the rows only if it is 1. */
 static void limit_window(const expr *filter, rel *window) {
     int64_t row_number = 0, rank = 0;
     for (int i = 0; i < window->window.nfunctions; i++) {
@@ -128,8 +131,9 @@ static void limit_window(const expr *filter, rel *window) {
     window->window.with_ties = !row_number && rank;
 }
 
-/* Keeping the first rows in heaps costs more than sorting if they are known to be most of the rows.
- * Below a window with LLM calls it saves calls in any case (waves.c). */
+/* Whether keeping only the first rows costs less than sorting all. Heaps of the first rows cost
+ * more than a sort if more than half of the rows are kept. If the window's input has LLM calls,
+ * keeping only the first rows always costs less, since it saves calls (waves.c). */
 static bool is_cheaper(rule_ctx *r, const rel *window) {
     const rel_estimate *in = estimate_rel(r->estimates, window->left);
     return in->guess || rel_has_llm(window->left) ||

@@ -1,12 +1,12 @@
 /*
- * llm_late.c - moves LLM projections above windows, ORDER BY and LIMIT, so that the model is asked only
+ * llm_late.c - moves LLM calls above windows, ORDER BY and LIMIT, so that the model is asked only
  * about rows that are returned.
  *
  *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
  *   Window(Project e (LLM(x)))       ->  Project e (LLM(Window(x)))
  *
- * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts the rows that
- * pass the filter.
+ * Invariant: two kinds of calls stay: those whose answers the sort reads, and those below a filter,
+ * since a LIMIT counts the rows that pass the filter.
  */
 #include <string.h>
 
@@ -42,8 +42,8 @@ static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
     return s;
 }
 
-/* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL:
- * none can be moved. */
+/* Moves the LLM calls at the top of `input` above x, a sort or limit over `input`. Returns NULL if
+ * no call can be moved. */
 static rel *hoist(rule_ctx *r, rel *x, rel *input) {
     if (input->kind == REL_PROJECT && input->left->kind == REL_PROJECT)
         input = merge_projections(r, input);
@@ -80,14 +80,15 @@ static rel *late(rule_ctx *r, rel *x) {
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* Whether x is an LLM node under projections alone. */
+/* Whether x is an LLM node, or projections over an LLM node. */
 static bool has_calls_on_top(const rel *x) {
     while (x->kind == REL_PROJECT)
         x = x->left;
     return x->kind == REL_LLM;
 }
 
-/* The projection p of a window's input, now over the window: its columns, then the window's. */
+/* Returns the projection p, which was the window's input, over the window: p's columns, then the
+ * columns that the window adds. */
 static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like) {
     rel *out = rel_project(r->mem, window, like->ncols);
     for (int i = 0; i < like->ncols; i++)
@@ -98,7 +99,8 @@ static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like
 
 static rel *over_window(rule_ctx *r, rel *x);
 
-/* The window x with those calls of its input above it that it does not read. */
+/* Moves the calls of `node`, the window's input, above the window x, except calls whose answers x
+ * reads. */
 static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
     split_uses s = split(r, node, x);
     if (s.nlate == 0)
@@ -107,8 +109,9 @@ static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
     return make_llm(r, over_window(r, rel_over(r, x, below, NULL)), s.late, s.nlate);
 }
 
-/* x with the calls above it that it does not read: a window returns one row per row. A filter on the
- * window's result can then be placed below them. */
+/* Moves the calls of its input above the window x, except calls whose answers x reads. This is
+ * possible since a window returns one row for each row. A filter on the window's result can then be
+ * placed below the calls. */
 static rel *over_window(rule_ctx *r, rel *x) {
     rel *node = x->left;
     expr_map map = {0};
@@ -129,8 +132,9 @@ static rel *over_window(rule_ctx *r, rel *x) {
 
 static rel *over_windows(rule_ctx *r, rel *x);
 
-/* Only below a node that drops rows: elsewhere nothing is saved, and calls that stay in one pipeline
- * can share the beginnings of their prompts. */
+/* Moves calls above the windows that are below x, a node that drops rows. Without such a node the
+ * move would save no calls, and calls that stay in one pipeline can share the beginnings of their
+ * prompts. */
 static rel *under_fewer(rule_ctx *r, rel *x) {
     bool passes = x->kind == REL_PROJECT || x->kind == REL_SORT || x->kind == REL_LLM ||
                   x->kind == REL_FILTER || x->kind == REL_LIMIT;

@@ -1,18 +1,20 @@
 /*
- * llm_placement.c - places LLM calls: after all cheaper filters; of two filters on answers, the one
- * first that saves the other more; above joins that leave fewer distinct inputs, below other joins.
+ * llm_placement.c - places LLM calls: after all filters that read no answer; above joins that leave
+ * fewer distinct inputs, and below other joins. Of two calls whose answers filters read, the one
+ * that reduces the other's cost more comes first.
  *
- * Each chain of filters and LLM nodes is taken apart into calls and conditions and rebuilt: at the
- * bottom the conditions that read no answer; then call by call the cheapest to ask first, each with
- * the conditions that can be evaluated from there on; at the top the calls that only add a column.
- * Projections between calls, such as a view's, end up above the chain.
+ * Each chain of filters and LLM nodes is taken apart into calls and conditions, and rebuilt. At the
+ * bottom are the conditions that read no answer. Then follow the calls, each with the conditions
+ * that can be evaluated after it. At the top are the calls that only add a column. Projections
+ * between calls, such as those of a view, are moved above the chain.
  * Invariant: answers and rows are the same in any order; only the cost changes.
  */
 #include <string.h>
 
 #include "rules_int.h"
 
-/* A call is placed below a join only if it has at most this many times the distinct inputs there. */
+/* A call is placed below a join only if it has at most SAME_INPUTS times as many distinct inputs
+ * there as above the join. */
 static const double SAME_INPUTS = 1.001;
 
 typedef struct call_chain {
@@ -20,10 +22,10 @@ typedef struct call_chain {
     int nuses, room;
     llm_use *uses; /* in written order, from the bottom */
     bool *placed;
-    conjuncts conditions; /* those that read an answer */
+    conjuncts conditions; /* the conditions that read an answer */
     bool *applied;
-    conjuncts last;   /* volatile conditions: they stay on top */
-    expr_map made_of; /* columns of the projections between: their expressions over the base */
+    conjuncts last;   /* volatile conditions, which stay on top of the chain */
+    expr_map made_of; /* maps columns of projections between calls to expressions over the base */
     bool may_sink;
 } call_chain;
 
@@ -50,8 +52,8 @@ static void add_columns(call_chain *s, const rel *project) {
                      expr_replace(s->r, project->project.exprs[i].value, &s->made_of));
 }
 
-/* Collects the chain whose top is x, with projections that have calls below them; returns its
- * input. */
+/* Collects the calls and conditions of the chain whose top is x, including projections that have
+ * calls below them. Returns the chain's input. */
 static rel *take_apart(call_chain *s, rel *x, conjuncts *all) {
     bool between = x->kind == REL_PROJECT && rel_has_calls_on_top(x) && !node_is_volatile(x);
     if (x->kind != REL_FILTER && x->kind != REL_LLM && !between)
@@ -100,7 +102,8 @@ static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *inpu
     return e;
 }
 
-/* A call on top of x: in the LLM node there, if there is one and the call does not read its answers. */
+/* Adds a call on top of x. If x is an LLM node whose answers the call does not read, adds the call
+ * to that node; otherwise makes a new LLM node. */
 static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     id_set below = id_set_new(r->mem);
     if (x->kind != REL_LLM)
@@ -116,9 +119,9 @@ static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     return both;
 }
 
-/* The input of a join over which the call costs no more than above the join; NULL: none. A semi- or
- * anti-join only drops rows, whatever the estimates say, so a call that only adds a column (`adds`)
- * gains nothing below it. */
+/* Returns the input of the join x over which the call has no more distinct inputs than above the
+ * join; NULL: neither input. A call that only adds a column (`adds`) is never placed below a semi-
+ * or anti-join, since this join can only drop rows. */
 static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
                          bool adds) {
     bool inner = rel_is_inner_join(x);
@@ -151,7 +154,7 @@ static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditi
 
 /* ---- putting together ------------------------------------------------------------------------ */
 
-/* The remaining conditions that read only these columns. */
+/* Returns the conditions not applied yet that read only these columns. */
 static conjuncts ready_conditions(const call_chain *s, const id_set *ids) {
     conjuncts out = {0};
     for (int i = 0; i < s->conditions.n; i++)
@@ -166,7 +169,7 @@ static void mark_applied(call_chain *s, const conjuncts *c) {
             s->applied[i] |= s->conditions.list[i] == c->list[k];
 }
 
-/* Whether a remaining condition reads the call's answer, directly or through other calls. */
+/* Whether a condition not applied yet reads the call's answer, directly or through other calls. */
 static bool is_needed_later(const call_chain *s, const llm_use *u) {
     id_set out = id_set_new(s->r->mem);
     bool waiting = false;
@@ -188,8 +191,9 @@ static bool is_needed_later(const call_chain *s, const llm_use *u) {
     return false;
 }
 
-/* In the order in which calls are placed: those whose answer makes a condition ready, those that a later
- * condition needs, those that only add a column. */
+/* Classes of calls, in the order in which calls are placed. CALL_FILTERS: a condition can be
+ * evaluated after the call. CALL_NEEDED: a later condition needs the answer. CALL_ADDS: the call
+ * only adds a column. */
 typedef enum call_class { CALL_FILTERS, CALL_NEEDED, CALL_ADDS } call_class;
 
 /* A call that could be placed next. */
@@ -197,7 +201,8 @@ typedef struct candidate {
     const llm_use *use;
     call_class class;
     double cost_ms;
-    const rel *filtered; /* the rows that would pass its conditions */
+    const rel
+        *filtered; /* CALL_FILTERS: the rows that pass the conditions evaluated after the call */
 } candidate;
 
 static candidate candidate_of(const call_chain *s, const rel *x, const id_set *ids,
@@ -213,14 +218,15 @@ static candidate candidate_of(const call_chain *s, const rel *x, const id_set *i
     return c;
 }
 
-/* Milliseconds that c costs less after `first` has removed rows: little where many rows share an
- * input. */
+/* Returns how many milliseconds less c costs after the conditions of `first` have removed rows. The
+ * saving is small if many rows share an input. */
 static double spared_by(const call_chain *s, const candidate *c, const candidate *first) {
     return c->cost_ms - estimate_use(s->r, c->use, first->filtered).cost_ms;
 }
 
-/* Whether cost(a) + cost(b after a) is less than the other way round, by more than rounding. Where no
- * two rows share an input, that is the call that removes a row for less. */
+/* Whether a goes before b: cost(a) + cost(b after a) is less than cost(b) + cost(a after b), by
+ * more than rounding. If no two rows share an input, a goes first if it costs less per removed
+ * row. */
 static bool goes_first(const call_chain *s, const candidate *a, const candidate *b) {
     static const double ROUNDING = 1e-9;
     if (a->class != b->class || a->class != CALL_FILTERS)
@@ -261,7 +267,7 @@ static rel *put_together(call_chain *s, rel *x) {
     return make_filter(s->r, x, &s->last);
 }
 
-/* The chain with the projections that were between its calls above it. */
+/* Returns the rebuilt chain, with the projections that were between its calls above it. */
 static rel *with_projections(const call_chain *s, rel *done, const rel *like) {
     if (s->made_of.n == 0)
         return done;
@@ -308,8 +314,8 @@ static rel *place_chain(rule_ctx *r, rel *x, bool streaming) {
     return all_placed(&s) ? with_projections(&s, done, x) : x;
 }
 
-/* streaming: a LIMIT above may need only the first rows, so calls stay on top, where the model can be
- * asked in limit batches. */
+/* Places the calls in x. streaming: a LIMIT above may need only the first rows, so calls are not
+ * moved below joins; the model can then be asked in limit batches. */
 static rel *place(rule_ctx *r, rel *x, bool streaming) {
     if (x->kind == REL_FILTER || x->kind == REL_LLM)
         return place_chain(r, x, streaming);

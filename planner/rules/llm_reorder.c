@@ -1,8 +1,8 @@
 /*
  * llm_reorder.c - allows the LLM filters of a pipeline to change places during the run.
  *
- * Their order is planned by estimates (llm_placement.c). Where the first rows contradict these, the
- * operator continues in a better order (exec/llm/llm_rank.c).
+ * llm_placement.c plans the order of the filters by estimates. If the first rows of a run
+ * contradict the estimates, the operator continues in a better order (exec/llm/llm_rank.c).
  * Invariant: answers and rows are the same in any order.
  */
 #include "core/pipeline_int.h"

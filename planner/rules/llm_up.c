@@ -1,15 +1,16 @@
 /*
  * llm_up.c - moves LLM calls, and the filters on their answers, above joins.
  *
- * A call above a join has no more distinct inputs than below it, and the joins become one tree that
- * can be ordered; llm_placement.c moves calls down again where that costs nothing. Invariant: nothing
- * is moved out of an input whose rows a join may pad with NULLs (outer join) or only tests
- * (semi-join).
+ * A call has at most as many distinct inputs above a join as below it. Without calls between them,
+ * the joins become one tree that can be ordered; llm_placement.c moves calls down again if that
+ * costs nothing.
+ * Invariant: nothing is moved out of an input whose columns a join may fill with NULLs (outer
+ * join), or that a join only tests for a match (semi-join).
  */
 #include "rules_int.h"
 
-/* `node`, the top of one input of `join`, above the join: over `joined`, which has node's input
- * instead. */
+/* Returns a copy of `node`, the top of one input of `join`, over `joined`. `joined` is the join
+ * with node's input in place of node. */
 static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
     if (node->kind != REL_PROJECT) {
         rel *copy = rel_copy(r, node);
@@ -28,7 +29,8 @@ static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *jo
     return p;
 }
 
-/* Whether the join's condition reads the node's answers: then the node has to stay. */
+/* Whether the join's condition reads the node's answers, so that the node must stay below the
+ * join. */
 static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
     id_set answers = id_set_new(r->mem);
     for (int i = 0; node->kind == REL_LLM && i < node->llm.nuses; i++) {
@@ -39,7 +41,8 @@ static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
     return expr_touches(join->join.predicate, &answers);
 }
 
-/* The join's condition in terms of the node's input. */
+/* Returns the join's condition, with columns of the node's input in place of columns that the node,
+ * a projection, computes. */
 static expr *condition_below(rule_ctx *r, const rel *join, const rel *node) {
     expr_map map = {0};
     for (int i = 0; node->kind == REL_PROJECT && i < node->ncols; i++)
@@ -47,7 +50,7 @@ static expr *condition_below(rule_ctx *r, const rel *join, const rel *node) {
     return expr_replace(r, join->join.predicate, &map);
 }
 
-/* Moves up the node at the top of one input; NULL: it has to stay. */
+/* Moves the node at the top of one input above the join x. Returns NULL if the node must stay. */
 static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     rel *node = from_left ? x->left : x->right;
     if (!rel_has_calls_on_top(node) || node_is_volatile(node) || reads_answers(r, x, node))
@@ -62,7 +65,8 @@ static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     return place_above(r, node, join, x);
 }
 
-/* Moves up all that can be, from the join below the nodes moved up before. */
+/* Moves all nodes that may be moved above the join, one after the other. x is the join, or a node
+ * moved above it before. */
 static rel *lift_all(rule_ctx *r, rel *x) {
     if (x->kind != REL_JOIN)
         return rel_over(r, x, lift_all(r, x->left), NULL);

@@ -1,6 +1,7 @@
 /*
- * pipelines.c - puts a bracket (core/pipeline_int.h) around each maximal chain of LLM nodes and filters
- * that one operator can run. Always on: later rules need the brackets.
+ * pipelines.c - puts a bracket (core/pipeline_int.h) around each maximal chain of LLM nodes and
+ * filters that one operator can run. This rewrite cannot be switched off, since later rules need
+ * the brackets.
  */
 #include "core/pipeline_int.h"
 #include "rules_int.h"
@@ -13,8 +14,8 @@ static void add_answers(id_set *ids, const rel *llm) {
     }
 }
 
-/* Whether a field of one of the calls reads one of these answers. Such a call needs the other's answers
- * before its inputs are known, so today it starts a pipeline of its own. */
+/* Whether a field of a call in `llm` reads one of `answers`. The inputs of such a call are known
+ * only after these answers, so today the call starts a new pipeline. */
 static bool fields_read(const rel *llm, const id_set *answers) {
     for (int i = 0; i < llm->llm.nuses; i++)
         for (int f = 0; f < llm->llm.uses[i].call->nfields; f++)
@@ -23,8 +24,8 @@ static bool fields_read(const rel *llm, const id_set *answers) {
     return false;
 }
 
-/* The base of the pipeline whose chain begins at `top`. *nstages: how many LLM nodes the chain has; 0:
- * there is no pipeline. */
+/* Returns the base of the pipeline whose chain begins at `top`. Sets *nstages to the number of LLM
+ * nodes in the chain; 0: there is no pipeline at `top`. */
 static rel *chain_base(rule_ctx *r, rel *top, int *nstages) {
     const rel *llm[PIPELINE_STAGES];
     rel *base = top;

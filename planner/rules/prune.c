@@ -1,9 +1,10 @@
 /*
- * prune.c - removes columns that are not read: they are neither scanned nor carried through the plan,
- * and calls of the model whose answers are not read are not made.
+ * prune.c - removes columns that are not read, so that they are neither scanned nor carried through
+ * the plan. Also removes LLM calls whose answers are not read.
  *
- * Invariant: a node keeps those of its columns that are in `wanted`, in their order. A shared relation
- * keeps the union of what its references want: the walk is repeated until that union stays the same.
+ * Invariant: a node keeps its columns that are in `wanted`, in the same order. A shared relation
+ * keeps every column that one of its references needs. The tree is pruned again until the set of
+ * these columns no longer grows.
  */
 #include <string.h>
 
@@ -11,14 +12,16 @@
 
 typedef struct pruner {
     rule_ctx *r;
-    bool **shared_wants; /* by share number: the wanted positions; NULL: no reference met yet */
-    rel **shared_done;   /* by share number: the pruned input in this walk */
-    bool grew;           /* this walk has added to shared_wants */
+    bool *
+        *shared_wants; /* by share number: which columns are needed; NULL: no reference seen yet */
+    rel **shared_done; /* by share number: the relation's input as pruned in this walk */
+    bool grew;         /* this walk has added columns to shared_wants */
 } pruner;
 
 static rel *prune(pruner *p, rel *x, const id_set *wanted);
 
-/* Prunes the input of a node that is done itself; `passed`: the columns that it hands on. */
+/* Prunes the input of x, whose own columns are already pruned. `passed`: columns that x returns
+ * unchanged from its input; may be NULL. */
 static rel *prune_input(pruner *p, rel *x, const id_set *passed) {
     id_set reads = id_set_new(p->r->mem);
     if (passed)
@@ -27,7 +30,7 @@ static rel *prune_input(pruner *p, rel *x, const id_set *passed) {
     return rel_over(p->r, x, prune(p, x->left, &reads), NULL);
 }
 
-/* x, of which exactly the columns of `shape` are wanted, with exactly these. */
+/* Prunes x to exactly the columns of `shape`, in their order. */
 static rel *prune_to(pruner *p, rel *x, const rel *shape) {
     id_set ids = id_set_columns(p->r->mem, shape);
     return rel_like(p->r, prune(p, x, &ids), shape);
@@ -35,7 +38,7 @@ static rel *prune_to(pruner *p, rel *x, const rel *shape) {
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* The positions of the wanted columns, *count of them. */
+/* Returns the positions of x's columns that are in `wanted`, and sets *count to their number. */
 static int *wanted_positions(pruner *p, const rel *x, const id_set *wanted, int *count) {
     int *at = ARENA_ARRAY(p->r->mem, int, x->ncols + 1);
     *count = 0;
@@ -91,7 +94,7 @@ static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
 static rel *prune_project(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
     rel *copy = x;
-    if (count == 0) /* only its number of rows is wanted */
+    if (count == 0) /* only the number of rows is needed */
         return prune(p, x->left, wanted);
     if (count < x->ncols) {
         copy = with_columns(p, x, at, count);
@@ -202,7 +205,7 @@ static rel *prune_number(pruner *p, rel *x, const id_set *wanted) {
     return id_set_has(wanted, x->row_number.id) ? rel_over(p->r, x, left, NULL) : left;
 }
 
-/* Drops the functions that are not read, and the sort keys that only these need. */
+/* Drops the functions that are not read, and the sort keys that only dropped functions need. */
 static rel *prune_window(pruner *p, rel *x, const id_set *wanted) {
     rel_window *functions = ARENA_ARRAY(p->r->mem, rel_window, x->window.nfunctions + 1);
     int n = 0, nkeys = 0;

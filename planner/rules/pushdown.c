@@ -1,11 +1,12 @@
 /*
  * pushdown.c - moves conditions down, to the tables or into the joins whose inputs they compare.
  *
- * Derives conditions as well: a.x = b.x and b.x = 5 imply a.x = 5, which goes down to a.
+ * Also derives conditions: a.x = b.x and b.x = 5 imply a.x = 5, which moves down to a.
  *
- * Invariant: conditions that end in the same place keep their order, so `x <> 0 AND y / x > 1` tests
- * x first. A volatile condition stays where it was written; no condition passes a LIMIT or enters
- * the input of an outer join whose columns may be filled with NULLs.
+ * Invariant: conditions that reach the same place keep their order, so `x <> 0 AND y / x > 1` tests
+ * x first. A volatile condition stays where it was written. No condition moves below a LIMIT. No
+ * condition from above an outer join moves into the input whose columns the join may fill with
+ * NULLs.
  */
 #include <assert.h>
 
@@ -33,8 +34,8 @@ static rel *push_filter(rule_ctx *r, rel *x, const conjuncts *above) {
 
 /* ---- one input ------------------------------------------------------------------------------- */
 
-/* Conditions that read a column of `fixed` stay, the others go below, where `map` replaces their
- * columns. */
+/* Leaves conditions that read a column of `fixed` above x. Moves all others below x, where `map`
+ * replaces their columns. */
 static rel *push_through(rule_ctx *r, rel *x, const conjuncts *above, const expr_map *map,
                          const id_set *fixed) {
     conjuncts down = {0}, here = {0};
@@ -46,14 +47,15 @@ static rel *push_through(rule_ctx *r, rel *x, const conjuncts *above, const expr
     return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
 }
 
-/* Conditions on columns of `ids` alone go below, the others stay. */
+/* Moves conditions that read only columns of `ids` below x. Leaves all others above x. */
 static rel *push_within(rule_ctx *r, rel *x, const conjuncts *above, const id_set *ids) {
     conjuncts down = {0}, here = {0};
     conjuncts_sort_out(r, above, ids, &down, &here);
     return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
 }
 
-/* Below a node that appends columns to its input's: conditions on appended columns stay. */
+/* Moves conditions below x, which appends columns to its input's columns. Leaves those that read an
+ * appended column above x. */
 static rel *push_below(rule_ctx *r, rel *x, const conjuncts *above) {
     expr_map none = {0};
     id_set appended = id_set_new(r->mem);
@@ -88,8 +90,8 @@ static rel *push_group(rule_ctx *r, rel *x, const conjuncts *above) {
     return push_through(r, x, above, &map, &fixed);
 }
 
-/* A condition on columns by which every function is partitioned drops whole partitions: it may drop
- * them before the window. */
+/* Moves conditions below a window if they read only columns by which every function is partitioned.
+ * Such a condition drops whole partitions. */
 static rel *push_window(rule_ctx *r, rel *x, const conjuncts *above) {
     id_set ids = id_set_new(r->mem);
     int common = x->window.nkeys;
@@ -101,8 +103,9 @@ static rel *push_window(rule_ctx *r, rel *x, const conjuncts *above) {
     return push_within(r, x, above, &ids);
 }
 
-/* A residual keeps or drops pairs of a left row; conditions on the left row alone, whose columns are
- * those below the node that numbers left rows, drop it with all its pairs. */
+/* Moves conditions below a residual if they read only columns of the left row, since such a
+ * condition drops a left row with all its pairs. The left row's columns are those below the node
+ * that numbers left rows. */
 static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
     const rel *numbered = x->left;
     while (numbered &&
@@ -130,7 +133,7 @@ static rel *push_setop(rule_ctx *r, rel *x, const conjuncts *above) {
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-/* True if x is NULL whenever the columns in `ids` are. */
+/* True if x is NULL whenever all columns in `ids` are NULL. */
 static bool is_strict(const expr *x, const id_set *ids) {
     if (x->kind == EXPR_COLUMN)
         return id_set_has(ids, x->column.id);
@@ -145,7 +148,7 @@ static bool is_strict(const expr *x, const id_set *ids) {
     return false;
 }
 
-/* True if x is never true when the columns in `ids` are NULL. */
+/* True if x is never true when all columns in `ids` are NULL. */
 static bool rejects_null(const expr *x, const id_set *ids) {
     if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
         bool left = rejects_null(x->args[0], ids), right = rejects_null(x->args[1], ids);
@@ -157,13 +160,15 @@ static bool rejects_null(const expr *x, const id_set *ids) {
     return is_strict(x, ids);
 }
 
-/* Where the conditions of a join and those above it go. */
+/* Where the conditions of a join and the conditions above it are placed: in the inputs, in ON, or
+ * above the join (`here`). */
 typedef struct join_parts {
     id_set left, right; /* columns of the inputs */
     conjuncts to_left, to_right, on, here;
 } join_parts;
 
-/* A left join is an inner join if a condition above drops the rows that it fills with NULLs. */
+/* Returns the join's kind, but JOIN_INNER for a left join if a condition above drops the rows that
+ * the join fills with NULLs. */
 static join_kind stronger_kind(const rel *x, const join_parts *p, const conjuncts *above) {
     if (x->join.kind != JOIN_LEFT)
         return x->join.kind;
@@ -192,8 +197,8 @@ static void place_above(rule_ctx *r, join_parts *p, join_kind kind, expr *x) {
         conjuncts_add(r, expr_only_in(x, &p->left) ? &p->to_left : &p->here, x);
 }
 
-/* What x says the column `id` equals; NULL: nothing. Both must be of one type: values of two types
- * can compare as equal and yet compare otherwise with a third. */
+/* If x is an equality with the column `id`, returns its other side; otherwise NULL. Both sides must
+ * have the same type, since equality between different types is not transitive. */
 static expr *equal_of(const expr *x, int id) {
     expr_op op;
     for (int i = 0; i < 2 && expr_compares(x, i, &op) && op == OP_EQ; i++)
@@ -212,7 +217,8 @@ static bool is_fixed(const conjuncts *all, int id) {
     return false;
 }
 
-/* Adds the conditions `column = literal` that follow by equalities between columns. */
+/* Adds the conditions `column = literal` that the conditions and their equalities of columns
+ * imply. */
 static void add_implied(rule_ctx *r, conjuncts *all) {
     for (int k = 0; k < all->n; k++) {
         const expr *fixed = all->list[k];
@@ -228,7 +234,8 @@ static void add_implied(rule_ctx *r, conjuncts *all) {
     }
 }
 
-/* Adds the conditions that all rows of x meet: those of filters and inner joins at its top. */
+/* Adds conditions that are true for all rows of x: those of the filters and inner joins at its
+ * top. */
 static void add_met(rule_ctx *r, conjuncts *all, const rel *x) {
     for (; x->kind == REL_FILTER || x->kind == REL_JOIN; x = x->left) {
         bool inner = rel_is_inner_join(x);
@@ -239,9 +246,9 @@ static void add_met(rule_ctx *r, conjuncts *all, const rel *x) {
     }
 }
 
-/* Places what follows from the conditions that a pair must meet to be of use: those of ON, those that
- * its rows have met already, and those above. Not where a mark may be NULL (IN): the pairs whose
- * condition is NULL have to be seen. */
+/* Places the conditions that others imply: the conditions of ON, those already applied in the
+ * inputs, and those above the join. Does nothing if the mark may be NULL (IN), since pairs whose
+ * condition is NULL are then needed too. */
 static void place_implied(rule_ctx *r, join_parts *p, const rel *join, join_kind kind,
                           const conjuncts *own, const conjuncts *above) {
     conjuncts all = {0}, others = {0};
@@ -286,7 +293,7 @@ static rel *push_join(rule_ctx *r, rel *x, const conjuncts *above) {
     return make_filter(r, x, &p.here);
 }
 
-/* A subquery that is not unnested: conditions on the outer rows alone go below it. */
+/* Moves conditions that read only outer rows below a subquery that was not unnested. */
 static rel *push_apply(rule_ctx *r, rel *x, const conjuncts *above) {
     conjuncts down = {0}, here = {0};
     id_set left = id_set_columns(r->mem, x->left);

@@ -1,8 +1,8 @@
 /*
  * rules.c - the table of rules, in the order they run, and the loop that runs them.
  *
- * Invariant: the root's columns (ids, order) are the same after every rule. A rule is one function,
- * one row here, one plan test; SET rule.<name> = off switches it off.
+ * Invariant: a rule does not change the root's columns (ids, order). A rule consists of one
+ * function, one row of the table and one plan test; SET rule.<name> = off switches it off.
  */
 #include <string.h>
 
@@ -10,18 +10,19 @@
 
 typedef struct rule {
     plan_rule_info info;
-    rule_fn run; /* NULL: a plan_choice, which plan/ and cost/ ask for */
+    rule_fn run; /* NULL: the rule only permits `choice` (choice_is_on) */
     plan_choice choice;
     bool of_pipelines; /* reads REL_PIPELINE nodes */
 } rule;
 
-/* A function over relations. */
+/* A rule that rewrites relations. */
 #define RULE(name, function, help)                                                                 \
     { {#name, help, false}, function, CHOICE_NONE, false }
-/* A function over relations whose LLM nodes are in pipelines. */
+/* A rule that rewrites relations whose LLM nodes are in pipelines. */
 #define PIPELINE_RULE(name, function, help)                                                        \
     { {#name, help, false}, function, CHOICE_NONE, true }
-/* A permission to choose a certain physical operator. */
+/* A rule that rewrites nothing: it permits plan/ and cost/ to choose a certain physical
+ * operator. */
 #define CHOICE(name, choice, help)                                                                 \
     { {#name, help, true}, NULL, choice, false }
 
@@ -66,7 +67,7 @@ const plan_rule_info *plan_rule(size_t i) {
     return i < BASE_COUNT(table) ? &table[i].info : NULL;
 }
 
-/* The rule's index in the table, or -1 and an error. */
+/* Finds the rule's index in the table. Returns -1 and sets an error if no rule has this name. */
 static int rule_index(str name, err *e) {
     const char *names[BASE_COUNT(table)];
     for (size_t i = 0; i < BASE_COUNT(table); i++) {

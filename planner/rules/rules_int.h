@@ -6,8 +6,9 @@
 
 #include "cost/cost_int.h"
 
-/* Runs all rules that are on over `root`, in the table's order. Reports each in p->rules (p may be
- * NULL); with `print` a report has the tree after the rule, if the rule changed it. */
+/* Runs all rules that are on over `root`, in the order of the table in rules.c. If p is not NULL,
+ * reports each rule in p->rules. With `print`, the report of a rule that changed the tree has the
+ * new tree. */
 rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
 
 rel *merge_filters(rule_ctx *r, rel *x);
@@ -27,28 +28,28 @@ rel *keep_first_rows(rule_ctx *r, rel *x);
 rel *rule_waves(rule_ctx *r, rel *x);
 rel *rule_reorder(rule_ctx *r, rel *x);
 
-/* Puts a REL_PIPELINE around every maximal chain of LLM nodes and filters that one operator can run
- * (pipelines.c): before the rules that read pipelines, and before plan.c. */
+/* Puts a REL_PIPELINE around every maximal chain of LLM nodes and filters that one operator can
+ * run. Runs before the rules that read pipelines, and before plan.c. */
 rel *form_pipelines(rule_ctx *r, rel *x);
 
 /* ---- unnesting (unnest.c, unnest_pull.c) ----------------------------------------------------- */
 
-/* Unnests a subquery by pulling the conditions that read `outer` columns up. NULL: it is not
- * correlated by conditions alone, or not by such as may be pulled. */
+/* Unnests a subquery by pulling up the conditions that read `outer` columns. Returns NULL if
+ * another part of the subquery reads them, or if a condition may not be pulled up. */
 rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
-/* The join of an Apply's kind over these inputs. */
+/* Returns a join of the Apply's join kind over these inputs. */
 rel *apply_to_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate);
-/* True if the tree x reads one of these columns from outside it. */
+/* Whether the tree x reads one of these columns, and no node of the tree has it. */
 bool reads_any_of(rule_ctx *r, const rel *x, const id_set *ids);
-/* The limit x over `left`, for each group of rows equal in the columns ids as well. */
+/* Returns the limit x over `left`, with the columns `ids` added to the partition columns. */
 rel *limit_per(rule_ctx *r, const rel *x, rel *left, const int *ids, int n);
-/* The grouping x over `left` with the columns more[i] as additional keys ids[i]. If x had no keys,
- * its aggregates get new ids. */
+/* Returns the grouping x over `left`, with the columns more[i] added as keys, whose ids are ids[i].
+ * If x has no keys, its aggregates get new ids. */
 rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
                    int nmore);
-/* Sets the outputs of `project` from `at` on: the aggregates of x, a grouping without keys, under
- * their own ids. g is group_by_more's result, outer joined, so a row may lack a group: its count
- * is 0 then. */
+/* Sets the outputs of `project` from `at` on to the aggregates of x, a grouping without keys, under
+ * the ids that they have in x. `project` is over a left join with g, the result of group_by_more. A
+ * row that matches no group of g gets 0 for a count and NULL for any other aggregate. */
 void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, int at);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * semi.c - WHERE x IN (…) and WHERE [NOT] EXISTS (…): a mark join whose mark is read by one filter
- * condition alone becomes a semi or anti join.
+ * semi.c - turns a mark join into a semi or anti join if only one filter condition reads its mark,
+ * as in WHERE x IN (…) and WHERE [NOT] EXISTS (…).
  *
- * Invariant: NOT IN stays a mark join where NULLs could make the mark NULL: NOT NULL passes no row,
- * but an anti join would.
+ * Invariant: NOT IN stays a mark join if its mark may be NULL. A row whose mark is NULL does not
+ * pass the filter, but it would pass an anti join.
  */
 #include "rules_int.h"
 
@@ -12,8 +12,8 @@ static void count_columns(const rel *x, int *count) {
         count[x->cols[i].id]++;
 }
 
-/* Counts for each column id how often it is read; below several references to a shared relation
- * once. */
+/* Counts for each column id how often it is read. Counts the nodes below a shared relation only
+ * once, not for each reference. */
 static void count_reads(const rel *x, int *count, bool *seen) {
     for (; x; x = x->left) {
         rel_count_columns(x, count);
@@ -36,7 +36,8 @@ static void count_reads(const rel *x, int *count, bool *seen) {
     }
 }
 
-/* The column that x is, or negates, if nothing else reads it; else -1. */
+/* If x is a column or NOT a column, and nothing else reads the column, returns its id; otherwise
+ * -1. */
 static int sole_read(const rule_ctx *r, const expr *x, bool *negated) {
     *negated = x->kind == EXPR_OP && x->op == OP_NOT;
     if (*negated)
@@ -44,8 +45,8 @@ static int sole_read(const rule_ctx *r, const expr *x, bool *negated) {
     return x->kind == EXPR_COLUMN && r->counts[x->column.id] == 1 ? x->column.id : -1;
 }
 
-/* Converts the join that makes `mark`, which may be below filters, LLM nodes and on the left of
- * joins. */
+/* Converts the join that makes `mark`. The join may be below filters and LLM nodes of x, and in the
+ * left input of joins. */
 static rel *convert(rule_ctx *r, rel *x, int mark, bool negated) {
     if (x->kind == REL_JOIN && x->join.kind == JOIN_MARK && x->join.mark_id == mark) {
         if (negated && x->join.mark_null)

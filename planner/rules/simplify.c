@@ -1,12 +1,13 @@
 /*
- * simplify.c - rules that remove what has no effect: filters over filters, conditions that are
- * constant, projections over projections, shared relations (CTEs) with one reference.
+ * simplify.c - rules that simplify the tree: they merge filters over filters and projections over
+ * projections, evaluate constant conditions, and inline shared relations (CTEs) with one reference.
  */
 #include "rules_int.h"
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
-/* A condition with its constant parts evaluated: a literal if it is constant itself. */
+/* Evaluates the constant parts of a condition. Returns a literal if the whole condition is
+ * constant. */
 static expr *fold_constants(rule_ctx *r, expr *x) {
     value v;
     if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
@@ -23,8 +24,8 @@ static expr *fold_constants(rule_ctx *r, expr *x) {
     return constant ? expr_literal(r->mem, v) : x;
 }
 
-/* Appends the conditions of a predicate, folded, but those that are always true. Returns whether
- * that left them all as they were. */
+/* Appends the conditions of a predicate with their constant parts evaluated; leaves out conditions
+ * that are always true. Returns true if this changed nothing. */
 static bool add_folded(rule_ctx *r, expr *predicate, conjuncts *out) {
     conjuncts all = {0}, kept = {0};
     conjuncts_split(r, &all, predicate);
@@ -37,8 +38,8 @@ static bool add_folded(rule_ctx *r, expr *predicate, conjuncts *out) {
     return conjuncts_same(&kept, &all);
 }
 
-/* ON keeps its place, also with a condition that is never true. Where a mark may be NULL (IN), ON
- * stays as it is: it may differ by NULL or FALSE. */
+/* Simplifies the conditions of ON. A condition that is never true stays in ON. If the mark may be
+ * NULL (IN), ON is not changed, since NULL and FALSE then have different results. */
 static rel *simplify_join(rule_ctx *r, rel *x) {
     conjuncts kept = {0};
     x = rel_each_input(r, x, merge_filters);
@@ -49,8 +50,8 @@ static rel *simplify_join(rule_ctx *r, rel *x) {
     return copy;
 }
 
-/* Appends the conditions of x and of the filters directly below it, lower ones first. Returns the
- * lowest filter's input. */
+/* Appends the conditions of x and of the filters directly below it, the lowest filter's first.
+ * Returns the input of the lowest filter. */
 static rel *add_filters(rule_ctx *r, rel *x, conjuncts *all, bool *same) {
     if (x->kind != REL_FILTER)
         return x;
@@ -76,8 +77,9 @@ rel *merge_filters(rule_ctx *r, rel *x) {
 
 /* ---- projections ----------------------------------------------------------------------------- */
 
-/* True if the inner projection's expressions may replace the columns that the outer one reads: none
- * is volatile, and none would be computed twice. */
+/* Whether the inner projection's expressions may replace the columns that the outer projection
+ * reads: no expression is volatile, and none except columns and literals would be computed
+ * twice. */
 static bool can_merge(rule_ctx *r, const rel *outer, const rel *inner) {
     int *count = ARENA_ARRAY(r->mem, int, r->next_id + 1);
     rel_count_columns(outer, count);

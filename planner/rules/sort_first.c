@@ -1,13 +1,14 @@
 /*
- * sort_first.c - ORDER BY … LIMIT over LLM filters: sorts the rows before the model is asked about them.
+ * sort_first.c - ORDER BY … LIMIT over LLM filters: sorts the rows before the model is asked about
+ * them.
  *
  *   Limit(Sort(Project(Filter(LLM(x)))))  ->  Limit(Project(Filter(LLM(Sort(x)))))
  *
- * A filter keeps its input's order and sorting is stable, so the rows and their order are the same;
- * but the model is asked in limit batches until the LIMIT is reached, not about all rows. min() and
- * max() are the first value of sorted rows.
- * Invariant: a sort stays where its keys read answers or may fail. Volatile values are computed once,
- * below the filters.
+ * A filter keeps its input's order and sorting is stable, so the rows and their order are the same.
+ * But the model is asked in limit batches until the LIMIT is reached, not about all rows. min() and
+ * max() are treated likewise: their result is the first value of the sorted rows.
+ * Invariant: a sort stays in its place if its keys read answers or their evaluation may fail.
+ * Volatile values are computed once, below the filters.
  */
 #include <string.h>
 
@@ -17,11 +18,11 @@
 typedef struct sort_keys {
     sort_key *list;
     int n;
-    rel_expr *drawn; /* volatile values that they read: to become columns below the filters */
+    rel_expr *drawn; /* volatile values that the keys read; they become columns below the filters */
     int ndrawn;
 } sort_keys;
 
-/* Functions that never fail. */
+/* Whether a function never fails. */
 static bool is_total(function_id f) {
     static const function_id total[] = {
         FUNC_LENGTH, FUNC_LOWER, FUNC_UPPER,    FUNC_TRIM,   FUNC_LTRIM, FUNC_RTRIM,    FUNC_SUBSTR,
@@ -33,7 +34,8 @@ static bool is_total(function_id f) {
     return false;
 }
 
-/* Sorting before the filters evaluates the keys over rows that the filters drop: they must not fail. */
+/* Whether the evaluation of a sort key never fails. Sorting before the filters also evaluates the
+ * keys for rows that the filters drop. */
 static bool never_fails(const expr *x) {
     bool ok = x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_CASE ||
               x->kind == EXPR_IN || (x->kind == EXPR_FUNC && is_total(x->function));
@@ -60,7 +62,8 @@ static bool reads(const sort_keys *keys, const rel_column *c, id_set ids) {
     return false;
 }
 
-/* The keys over the input of a projection; *above: the projection over that input. */
+/* Returns the keys as expressions over the input of the projection x. Sets *above to x, or to a
+ * copy that reads volatile values as columns of its input (sort_keys.drawn). */
 static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys, rel **above) {
     sort_keys below = {ARENA_ARRAY(r->mem, sort_key, keys->n + 1), keys->n,
                        ARENA_ARRAY(r->mem, rel_expr, x->ncols + 1), 0};
@@ -84,7 +87,7 @@ static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys,
     return below;
 }
 
-/* x with the keys' volatile values as columns. */
+/* Returns a projection of x that adds the keys' volatile values as columns. */
 static rel *with_drawn(rule_ctx *r, rel *x, const sort_keys *keys) {
     if (keys->ndrawn == 0)
         return x;
@@ -107,7 +110,8 @@ static rel *sorted(rule_ctx *r, rel *x, const sort_keys *keys) {
     return sort;
 }
 
-/* The input of the lowest LLM node of the chain of filters and LLM nodes at x; NULL: it has none. */
+/* Returns the input of the lowest LLM node in the chain of filters and LLM nodes at x; NULL: the
+ * chain has no LLM node. */
 static rel *input_of_calls(rel *x) {
     rel *input = NULL;
     for (; x->kind == REL_FILTER || x->kind == REL_LLM; x = x->left)
@@ -126,7 +130,8 @@ static bool filters_answers(rule_ctx *r, const rel *x, const rel *base) {
     return false;
 }
 
-/* x with the sort below its LLM nodes; NULL: it has none, or the sort has to stay. */
+/* Returns x with a sort by these keys below its LLM nodes. Returns NULL if x has no LLM nodes, or
+ * if the sort must stay above them. */
 static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
     id_set ids = id_set_new(r->mem);
     if ((x->kind == REL_PROJECT || x->kind == REL_DISTINCT) && keys->ndrawn == 0) {
@@ -149,7 +154,8 @@ static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
     return chain_over(r, x, base, sorted(r, with_drawn(r, base, keys), keys));
 }
 
-/* The input of a LIMIT with its sort moved down; NULL: it has none that can be moved. */
+/* Returns x, the input of a LIMIT, with its sort moved down; NULL: x has no sort that can be
+ * moved. */
 static rel *without_sort(rule_ctx *r, rel *x) {
     if (x->kind == REL_PROJECT) {
         rel *left = without_sort(r, x->left);
@@ -160,7 +166,8 @@ static rel *without_sort(rule_ctx *r, rel *x) {
     return sort_below(r, x->left, &(sort_keys){.list = x->sort.keys, .n = x->sort.nkeys});
 }
 
-/* min(v) is the first row's v where rows are sorted by v, NULLs last. */
+/* Rewrites a grouping that computes only min(v) or max(v) to read a single row: the first of its
+ * input, sorted by v with NULLs last. */
 static rel *first_of_sorted(rule_ctx *r, rel *x) {
     const rel_agg *a = x->group.aggs;
     if (x->group.nkeys > 0 || x->group.naggs != 1 || (a->kind != AGG_MIN && a->kind != AGG_MAX) ||

@@ -1,19 +1,20 @@
 /*
- * unnest.c - subqueries into joins: every REL_APPLY, a join whose right input may read columns of its
- * left one, becomes a REL_JOIN.
+ * unnest.c - turns subqueries into joins: every REL_APPLY, a join whose right input may read
+ * columns of its left input, becomes a REL_JOIN.
  *
  *   uncorrelated               Apply(L, R)    -> Join(L, R)
  *   correlated by conditions   unnest_pull.c  -> Join(L, R') on these conditions
  *   any other                  push()         -> Join(S, R'') on S.f IS d
  *
  * push() is the method of Neumann & Kemper, "Unnesting Arbitrary Queries" (BTW 2015): f are the
- * columns of L that R reads, S is L as a shared relation, D the distinct values of f in S. D is
- * joined to R and pushed down in it, with its values as columns d, until nothing reads f any more.
- * Invariant of push(): the rows of the result with given values in d are the rows of the input for
- * an outer row with these values in f, in the input's order.
+ * columns of L that R reads, S is L as a shared relation, and D contains the distinct values of f
+ * in S. D is joined to R and pushed down in R, with its values as columns d, until nothing reads f
+ * any more.
+ * Invariant of push(): take an outer row with some values in f. The rows that the input has for it
+ * are the rows of the result with the same values in d, in the same order.
  *
- * Outer subqueries are unnested before those inside them, so an Apply reads columns of its own left
- * input alone.
+ * An outer subquery is unnested before the subqueries inside it, so that an Apply reads only
+ * columns of its own left input.
  */
 #include <string.h>
 
@@ -26,7 +27,8 @@ typedef struct outer_columns {
     const id_set *ids; /* f */
     int n;
     const rel_column **cols; /* f, as columns of L */
-    /* per share number: the input of a shared relation that reads f, and what push made of it */
+    /* by share number: the input of a shared relation that reads f, and the relation that
+     * push_shared made in its place */
     rel **shared_before, **shared_after;
     int nshared;
 } outer_columns;
@@ -65,14 +67,14 @@ static expr *d_column(outer_columns *o, int i, int id) {
     return column_expr(o->r, &c);
 }
 
-/* Sets the outputs of a projection from `at` on: d, unchanged. */
+/* Sets the outputs of a projection from `at` on to the columns d, unchanged. */
 static rel *pass_d(outer_columns *o, rel *project, int at, const int *d) {
     for (int i = 0; i < o->n; i++)
         project_set(project, at + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
     return project;
 }
 
-/* The substitution of d for f. */
+/* Returns the substitution that replaces f by d. */
 static expr_map map_to(outer_columns *o, const int *d) {
     expr_map map = {0};
     for (int i = 0; i < o->n; i++)
@@ -80,7 +82,7 @@ static expr_map map_to(outer_columns *o, const int *d) {
     return map;
 }
 
-/* a[i] IS b[i] for all i, and `rest`. */
+/* Returns the condition that a[i] IS b[i] for all i, AND `rest`. */
 static expr *equal_domains(outer_columns *o, const int *a, const int *b, expr *rest) {
     conjuncts all = {0};
     for (int i = 0; i < o->n; i++)
@@ -99,7 +101,7 @@ static rel *shared_ref(rule_ctx *r, rel *input, int number, rel_column *cols) {
     return x;
 }
 
-/* D, with new ids in d. */
+/* Returns D. Sets d to the new ids of its columns. */
 static rel *domain(outer_columns *o, int *d) {
     rel_column *cols = with_new_ids(o->r, o->left->cols, o->left->ncols);
     rel *p = rel_project(o->r->mem, shared_ref(o->r, o->left, o->share, cols), o->n);
@@ -110,12 +112,13 @@ static rel *domain(outer_columns *o, int *d) {
     return rel_new(o->r->mem, REL_DISTINCT, p, NULL);
 }
 
-/* A projection to the columns of `like` and d. */
+/* Returns a projection of x to the columns of `like` and d. */
 static rel *project_like(outer_columns *o, rel *x, const rel *like, const int *d) {
     return pass_d(o, pass_columns(o->r, x, like->cols, like->ncols, o->n), like->ncols, d);
 }
 
-/* A projection to `exprs`, of which d replaces f, as columns `cols`, and d. */
+/* Returns a projection of x to the columns `cols` and d. Column cols[i] is exprs[i], in which d
+ * replaces f. */
 static rel *project_values(outer_columns *o, rel *x, const rel_column *cols, int ncols,
                            expr *const *exprs, const int *d) {
     expr_map map = map_to(o, d);
@@ -157,7 +160,7 @@ rel *limit_per(rule_ctx *r, const rel *x, rel *left, const int *ids, int n) {
     return copy;
 }
 
-/* Each row of D has windows of its own: d are the first partition keys of all of them. */
+/* Makes d the first partition keys of all windows, so that each row of D has windows of its own. */
 static rel *push_window(outer_columns *o, rel *x, int *d) {
     rel *copy = push_same(o, x, d);
     int n = copy->window.nkeys;
@@ -196,7 +199,7 @@ rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more,
     for (int i = 0; i < naggs; i++) {
         g->group.aggs[i] = x->group.aggs[i];
         g->cols[nkeys + nmore + i] = x->cols[nkeys + i];
-        /* aggregates_or_zero makes columns with the old ids */
+        /* aggregates_or_zero makes the columns that have the old ids */
         if (nkeys == 0) {
             g->group.aggs[i].id = r->next_id++;
             g->cols[nmore + i].id = g->group.aggs[i].id;
@@ -216,7 +219,8 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
     }
 }
 
-/* An aggregate without keys has one row for every row of D, even if it gets no input for it. */
+/* An aggregate without keys returns a row even for no input. So the left join adds the rows of D
+ * for which `grouped` has no row. */
 static rel *push_aggregate(outer_columns *o, rel *x, const rel *grouped, const int *keys, int *d) {
     rel *all = domain(o, d);
     rel *joined = rel_join(o->r->mem, JOIN_LEFT, all, rel_copy(o->r, grouped),
@@ -260,7 +264,8 @@ static rel *push_join(outer_columns *o, rel *x, int *d) {
     return rel_rebuild(o->r, copy, left, right);
 }
 
-/* A subquery in the subquery: its outer rows have the columns d, so it reads d instead of f. */
+/* Pushes D into the left input of a subquery within the subquery. The outer rows then have the
+ * columns d, so the inner subquery reads d instead of f. */
 static rel *push_apply(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
     expr_map map = map_to(o, d);
@@ -290,7 +295,8 @@ static rel *push_setop(outer_columns *o, rel *x, int *d) {
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* The union of the rows, each projected over D; every input of a union has ids of its own. */
+/* Returns the union of the rows, each row projected over D. Every input of a union needs its own
+ * column ids. */
 static rel *push_values(outer_columns *o, rel *x, int *d) {
     rel *all = NULL;
     for (int row = 0; row < x->values.nrows; row++) {
@@ -309,7 +315,8 @@ static rel *push_values(outer_columns *o, rel *x, int *d) {
     return all;
 }
 
-/* A CTE of the subquery that reads f: its references go on sharing one relation, which has d. */
+/* Pushes D into a CTE of the subquery that reads f. All references share the new relation, which
+ * has the columns d. */
 static rel *push_shared(outer_columns *o, rel *x, int *d) {
     int number = x->shared.number;
     if (number >= o->nshared)
@@ -359,7 +366,7 @@ static rel *push(outer_columns *o, rel *x, int *d) {
         return push_setop(o, x, d);
     case REL_SHARED:
         return push_shared(o, x, d);
-    default: /* its rows pass from its one input; leaves but VALUES read no outer column */
+    default: /* nodes with one input; VALUES is the only leaf that may read outer columns */
         return push_same(o, x, d);
     }
 }

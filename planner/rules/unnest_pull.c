@@ -1,13 +1,14 @@
 /*
- * unnest_pull.c - the common correlated subqueries: the conditions that read outer columns are
- * pulled up out of the subquery and become the join's.
+ * unnest_pull.c - unnests the common correlated subqueries: pulls the conditions that read outer
+ * columns up out of the subquery, and makes them conditions of the join.
  *
  *   EXISTS (SELECT … FROM u WHERE u.k = t.id AND …)   Join mark (t, u') on t.id = u.k
  *   (SELECT max(w) FROM u WHERE u.k = t.id)           Join left (t, Group by u.k (u)) on t.id = u.k
  *
- * Invariant of pull(): the rows of the input for an outer row are those rows of the result for which
- * all pulled conditions are true, in the same order. A condition passes a grouping, DISTINCT or LIMIT
- * only if it is an equality (= or IS): they then work per value of its inner side.
+ * Invariant of pull(): the rows that the input has for an outer row are the rows of the result for
+ * which all pulled conditions are true, in the same order. A condition is pulled above a grouping,
+ * DISTINCT or LIMIT only if it is an equality (= or IS). The node then works for each value of the
+ * equality's inner side separately.
  */
 #include "rules_int.h"
 
@@ -15,7 +16,8 @@ typedef struct puller {
     rule_ctx *r;
     const id_set *outer;
     conjuncts pulled;
-    id_set carried; /* inner columns that pulled conditions read: every node keeps them */
+    id_set
+        carried; /* inner columns that pulled conditions read; every node above must return them */
     bool failed;
 } puller;
 
@@ -34,7 +36,8 @@ static bool node_reads_outer(const puller *p, const rel *x) {
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
-/* outer = inner or outer IS inner (either way round): the two sides. */
+/* Whether x compares an expression of outer columns with an inner one by = or IS. Sets the two
+ * sides. */
 static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inner) {
     if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS))
         return false;
@@ -48,8 +51,8 @@ static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inn
     return false;
 }
 
-/* Pulls one condition up over x. Returns x, with a column more where the inner side of an equality
- * has to be computed. */
+/* Pulls one condition up above x. Returns x; if the inner side of an equality is not a column, x
+ * with another column that computes it. */
 static rel *pull_condition(puller *p, rel *x, expr *condition, bool equalities_only) {
     expr *outer, *inner;
     bool equal = is_equality(p, condition, &outer, &inner);
@@ -95,7 +98,7 @@ static rel *pull_filter(puller *p, rel *x, bool equalities_only) {
 
 /* ---- nodes that keep the carried columns ----------------------------------------------------- */
 
-/* The carried columns of `from` that `without`, which may be NULL, does not have. */
+/* Returns the carried columns of `from` that `without` does not have; `without` may be NULL. */
 static rel_column *carried_columns(const puller *p, const rel *from, const rel *without, int *n) {
     rel_column *cols = ARENA_ARRAY(p->r->mem, rel_column, from->ncols + 1);
     *n = 0;
@@ -106,7 +109,7 @@ static rel_column *carried_columns(const puller *p, const rel *from, const rel *
     return cols;
 }
 
-/* A projection of `left` to the columns of x and the carried ones. */
+/* Returns a projection of `left` to the columns of x and the carried columns. */
 static rel *project_carried(puller *p, rel *left, const rel *x) {
     int n;
     const rel_column *more = carried_columns(p, left, x, &n);
@@ -140,7 +143,8 @@ static rel *pull_limit(puller *p, rel *x) {
     return limit_per(p->r, x, left, ids, n);
 }
 
-/* Groups by the carried columns as well, under new ids, which then are the carried ones. */
+/* Returns the grouping x over `left`, with the carried columns added as keys. The keys get new ids,
+ * which become p->carried. */
 static rel *group_by_carried(puller *p, rel *x, rel *left) {
     int n;
     const rel_column *more = carried_columns(p, left, NULL, &n);
@@ -196,15 +200,16 @@ static rel *pull(puller *p, rel *x, bool equalities_only) {
     case REL_JOIN:
     case REL_APPLY:
         return pull_join(p, x, equalities_only);
-    default: /* LLM calls among them: they would ask about rows that the condition drops */
+    default: /* LLM nodes too: their calls would ask about rows that the condition drops */
         return fail(p, x);
     }
 }
 
 /* ---- scalar aggregates ----------------------------------------------------------------------- */
 
-/* A scalar subquery that is an aggregate without keys below projections: it has one row for every
- * outer row, so the projections may follow the join. NULL: it has another form. */
+/* Unnests a scalar subquery that is an aggregate without keys below projections. It has one row for
+ * every outer row, so the projections may be placed above the join. Returns NULL if the subquery
+ * has another form. */
 static rel *pull_aggregate(puller *p, const rel *apply) {
     rel *x = apply->right, *left = apply->left;
     const rel *projects[16];
@@ -234,8 +239,9 @@ static rel *pull_aggregate(puller *p, const rel *apply) {
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Makes no pulled condition NULL. For the join's mark, which may be NULL (IN in a SELECT list), a
- * pulled condition that is NULL would make it NULL; but in the subquery it only dropped a row. */
+/* Rewrites the pulled conditions such that none can be NULL. A join's mark may be NULL (IN in a
+ * SELECT list), and a join condition that is NULL would make it so. In the subquery, the same
+ * condition only dropped the row. */
 static rel *make_two_valued(puller *p, rel *right) {
     conjuncts not_null = {0};
     for (int i = 0; i < p->pulled.n; i++) {
@@ -254,8 +260,9 @@ static rel *make_two_valued(puller *p, rel *right) {
     return make_filter(p->r, right, &not_null);
 }
 
-/* Without an equality among the conditions the join compares all pairs. Where outer columns repeat,
- * unnest.c's join of their distinct values compares fewer. */
+/* Whether unnest.c's method compares fewer pairs. Without an equality among the conditions, the
+ * join compares all pairs of rows. If values of the outer columns repeat, joining only their
+ * distinct values compares fewer. */
 static bool compares_too_many_pairs(puller *p, const rel *left) {
     expr *outer, *inner;
     double distinct = 1;

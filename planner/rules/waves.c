@@ -1,18 +1,18 @@
 /*
- * waves.c - tells each pipeline which of the rows that pass are of use to the nodes above it, so that
- * the model is asked about fewer rows (row_demand).
+ * waves.c - records in each pipeline which of the rows that pass its filters the nodes above need,
+ * so that the model is asked about fewer rows (row_demand).
  *
  *   LIMIT k              about k rows                         limit_hint: limit batches
- *   DISTINCT a, IN (…)   the first that passes of each a      top_n: rounds over the groups
+ *   DISTINCT a, IN (…)   the first row that passes of each a  top_n: rounds over the groups
  *   row_number() OVER (PARTITION BY a ORDER BY d) <= k
  *                        the first k of each a in d's order   top_n with an order
- *   x IN (SELECT a …)    rows whose a is the x of some row    semi_join: others are not asked about
+ *   x IN (SELECT a …)    rows whose a is the x of some row    semi_join: no others are asked about
  *
- * A demand is passed down from the node that makes it to the first pipeline. None goes below a
- * pipeline, whose prompts are a function of all rows of its base.
- * Invariant of top_n: of the rows with equal keys, those after the first n in `order` and then in
- * input order may be left out without changing the rows, or their order, that the nodes above return.
- * With ties: those that follow n rows which differ from them in `order`.
+ * A demand is passed down from the node that makes it to the first pipeline. It is not passed below
+ * a pipeline, since the prompts of a pipeline depend on all rows of its base.
+ * Invariant of top_n: sort the rows with equal keys by `order`, then by input order. Rows after the
+ * first n may be left out without changing the rows, or their order, that the nodes above return.
+ * With ties, a row may be left out only if it also differs in `order` from the n-th row.
  */
 #include <stdint.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static rel *ask(rule_ctx *r, rel *x, row_demand d);
 
 static const row_demand nothing = {0};
 
-/* How many rows of its input a LIMIT reads; 0: all. */
+/* Returns how many rows of its input a LIMIT reads; 0: all. */
 static int64_t used_rows(const rel *x) {
     int64_t offset = BASE_MAX(x->limit.offset, 0);
     return x->limit.limit < 0 || x->limit.limit > INT64_MAX - offset ? 0 : x->limit.limit + offset;
@@ -38,7 +38,7 @@ static row_demand without_top_n(row_demand d) {
     return (row_demand){.limit_hint = d.limit_hint, .semi_join = d.semi_join};
 }
 
-/* Adds x to the keys of top_n: fewer rows are equal. */
+/* Adds x to the keys of top_n. More keys can only make more rows needed. */
 static void add_key(rule_ctx *r, row_demand *d, expr *x) {
     if (d->top_n.n == 0 || !x || expr_is_constant(x))
         return;
@@ -52,7 +52,7 @@ static void add_key(rule_ctx *r, row_demand *d, expr *x) {
     conjuncts_add(r, &d->top_n.keys, x);
 }
 
-/* A copy of d with x as another key. */
+/* Returns a copy of d with x added to the keys. */
 static row_demand with_key(rule_ctx *r, row_demand d, expr *x) {
     row_demand more = d;
     more.top_n.keys = (conjuncts){0};
@@ -62,7 +62,7 @@ static row_demand with_key(rule_ctx *r, row_demand d, expr *x) {
     return more;
 }
 
-/* d with these sort keys after those of its order. */
+/* Returns d with these sort keys appended to its order. */
 static row_demand with_order(rule_ctx *r, row_demand d, const sort_key *keys, int n) {
     sort_key *order = ARENA_ARRAY(r->mem, sort_key, d.top_n.norder + n + 1);
     if (d.top_n.norder)
@@ -76,7 +76,7 @@ static row_demand with_order(rule_ctx *r, row_demand d, const sort_key *keys, in
     return d.top_n.with_ties && d.top_n.norder == 0 ? without_top_n(d) : d; /* all rows tie */
 }
 
-/* A demand for one of the rows that are equal in all columns. */
+/* Returns a demand for the first of the rows that are equal in all columns. */
 static row_demand one_of_each(rule_ctx *r, const rel *x, row_demand d) {
     row_demand one = {.limit_hint = d.limit_hint, .top_n.n = 1, .semi_join = d.semi_join};
     for (int i = 0; i < x->ncols; i++)
@@ -120,7 +120,7 @@ static row_demand below_project(rule_ctx *r, const rel *x, row_demand d) {
     return replaced(r, d, &map);
 }
 
-/* The demand on an input whose columns are the node's by position. */
+/* Returns the demand d on x as a demand on an input whose columns match x's by position. */
 static row_demand by_position(rule_ctx *r, const rel *x, const rel *input, row_demand d) {
     expr_map map = {0};
     for (int i = 0; i < x->ncols; i++)
@@ -128,14 +128,15 @@ static row_demand by_position(rule_ctx *r, const rel *x, const rel *input, row_d
     return replaced(r, d, &map);
 }
 
-/* With ties, the sort's order of equal rows does not matter. */
+/* With ties, the sort's keys are not appended to the order: all rows that tie are needed anyway. */
 static row_demand below_sort(rule_ctx *r, const rel *x, row_demand d) {
     d.limit_hint = 0;
     return d.top_n.with_ties ? d : with_order(r, d, x->sort.keys, x->sort.nkeys);
 }
 
-/* A window that returns only the first rows of each partition (row_number(), rank() and the like)
- * computes the same for them without the other rows. */
+/* Returns the demand of a window that returns only the first rows of each partition. Its functions
+ * (row_number(), rank(), dense_rank()) have the same values for these rows without the other
+ * rows. */
 static row_demand below_window(rule_ctx *r, const rel *x) {
     int npartition = x->window.functions[0].npartition;
     row_demand d = {.top_n.n = x->window.first, .top_n.with_ties = x->window.with_ties};
@@ -160,12 +161,12 @@ static row_demand below_limit(rule_ctx *r, const rel *x, row_demand d) {
     return below;
 }
 
-/* Whether an aggregate does not depend on how often a value occurs. */
+/* Whether the result of an aggregate does not depend on how often a value occurs. */
 static bool takes_each_once(const rel_agg *a) {
     return a->distinct || a->kind == AGG_MIN || a->kind == AGG_MAX || a->kind == AGG_FIRST;
 }
 
-/* A semi-join demand on groups is passed to their rows where it reads only group keys. */
+/* Returns a semi-join demand on groups as a demand on their rows, if it reads only group keys. */
 static semi_join_demand below_keys(rule_ctx *r, const rel *x, semi_join_demand p) {
     expr_map map = {0};
     id_set keys = id_set_new(r->mem);
@@ -194,8 +195,8 @@ static row_demand below_group(rule_ctx *r, const rel *x, row_demand above) {
     return d;
 }
 
-/* The first row of those equal in the keys is also the first distinct one. For later ones that does not
- * hold. */
+/* Among rows with equal keys, the first row is also the first distinct row, so a demand for one row
+ * stays the same below DISTINCT. This does not hold for further rows. */
 static row_demand below_distinct(rule_ctx *r, const rel *x, row_demand d) {
     return d.top_n.n == 1 ? d : one_of_each(r, x->left, d);
 }
@@ -231,8 +232,8 @@ static bool is_equi_condition(const expr *x, expr_op op, const id_set *left, con
     return false;
 }
 
-/* The demand that a join's left input makes on its right one, if no model has to be asked for the left
- * rows: only right rows that match a left one are of use, in an anti-join as well. */
+/* Returns a demand for the right rows that match some left row; a join, even an anti-join, needs no
+ * others. There is no such demand if the left input has LLM calls. */
 static semi_join_demand partners_on_left(rule_ctx *r, const rel *x) {
     semi_join_demand p = {.partner = x->left,
                           .mark_null = x->join.kind == JOIN_MARK && x->join.mark_null};
@@ -252,7 +253,8 @@ static semi_join_demand partners_on_left(rule_ctx *r, const rel *x) {
     return p.keys.n > 0 ? p : (semi_join_demand){0};
 }
 
-/* Rows of a side that are equal in the condition's parts match the same rows of the other side. */
+/* Returns the demand on one input (`side`) of a join. Adds the parts of the join's condition to the
+ * keys: rows of one input that are equal in them match the same rows of the other input. */
 static row_demand below_join(rule_ctx *r, const rel *x, const rel *side, row_demand d) {
     bool inner = join_is_inner(x->join.kind);
     row_demand own = {.limit_hint = d.limit_hint, .top_n.n = d.top_n.n};
@@ -273,8 +275,9 @@ static row_demand below_join(rule_ctx *r, const rel *x, const rel *side, row_dem
     return with_order(r, own, d.top_n.order, d.top_n.norder);
 }
 
-/* The right input is read whole. Where only the existence of a match counts, one of the equal rows is
- * enough; where a second match is an error, two. */
+/* Returns the demand on the right input of a join, which is read whole. If only the existence of a
+ * match counts, one of several equal rows is enough. If a second match is an error, two are
+ * enough. */
 static row_demand below_right(rule_ctx *r, const rel *x, row_demand d) {
     join_kind kind = x->join.kind;
     int64_t decide = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK ? 1
@@ -301,7 +304,7 @@ static rel *ask_pipeline(rule_ctx *r, rel *x, row_demand d) {
     bool known = only_in(&d.top_n.keys, &ids);
     for (int i = 0; i < d.top_n.norder; i++)
         known = known && expr_only_in(d.top_n.order[i].value, &ids);
-    if (!known) /* it reads answers, which are not known before the rows are asked about */
+    if (!known) /* top_n reads answers, which are unknown until the rows have been asked about */
         d = without_top_n(d);
     if (d.limit_hint == 0 && d.top_n.n == 0 && !d.semi_join.partner)
         return over;
@@ -309,7 +312,7 @@ static rel *ask_pipeline(rule_ctx *r, rel *x, row_demand d) {
     return pipeline_with(r, over, &details);
 }
 
-/* EXISTS: the first row decides. */
+/* Limits the input of EXISTS to its first row, which decides. */
 static rel *first_row(rule_ctx *r, rel *x) {
     rel *limit = rel_new(r->mem, REL_LIMIT, x, NULL);
     limit->limit.limit = 1;
