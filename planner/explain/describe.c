@@ -1,8 +1,9 @@
 /*
- * describe.c - the facts of each kind of plan node and of LLM calls, for EXPLAIN's text and JSON.
+ * describe.c - writes the facts of each kind of plan node and of LLM calls to EXPLAIN's text and
+ * JSON.
  *
  * Invariant: the same calls write text and JSON, in the order of the text. Estimates and measured
- * figures are explain.c's and explain_json.c's.
+ * figures are written by explain.c and explain_json.c.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -107,7 +108,7 @@ facts fact_item(facts list) {
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* `a = 1`, `a > 1`, `a <= 3` or `1 < a <= 3`; low or high may be NULL. */
+/* Writes bounds as `a = 1`, `a > 1`, `a <= 3` or `1 < a <= 3`; low or high may be NULL. */
 static void describe_range(facts f, str name, const expr *low, bool with_low, const expr *high,
                            bool with_high) {
     bool equal = low && high && expr_equal(low, high);
@@ -228,7 +229,7 @@ static void describe_group(facts f, const plan_node *n) {
     }
 }
 
-/* The names of the partition columns, which are slots of the node's input. */
+/* Writes the names of the partition columns, which are slots of the node's input. */
 static void describe_partition(facts f, const char *before, const char *key, const plan_node *n,
                                const int *slots, int count) {
     str *names = mem_alloc(sizeof *names * ((size_t)count + 1));
@@ -264,8 +265,8 @@ static bool same_window(const rel_window *a, const rel_window *b) {
            window_frame_equal(&a->frame, &b->frame);
 }
 
-/* In the text functions of the same window share its OVER: "rank(), lag(x, 1) over (…), sum(y) over (…)".
- */
+/* Writes window functions. In the text, functions of the same window share one OVER:
+ * "rank(), lag(x, 1) over (…), sum(y) over (…)". */
 static void describe_windows(facts f, const plan_node *n) {
     fact_keys(f, NULL, "keys", n->window.keys, n->window.nkeys);
     facts list = fact_list(f, "functions");
@@ -319,7 +320,7 @@ static void describe_type(facts f, const llm_call *call) {
     fact_strs(f, NULL, "literals", call->literals, n);
 }
 
-/* The text has at most PROMPT_WIDTH columns of the instruction, on one line. */
+/* Writes an instruction; to the text at most PROMPT_WIDTH columns of it, on one line. */
 static void describe_instruction(facts f, str text) {
     size_t fit = utf8_fit(text, PROMPT_WIDTH);
     fact_str(f, NULL, "instruction", text);
@@ -443,7 +444,7 @@ static void describe_node(facts f, const plan_node *n) {
     case PLAN_SETOP:
         describe_setop(f, n);
         return;
-    case PLAN_LLM_PIPELINE: /* line by line: describe_line */
+    case PLAN_LLM_PIPELINE: /* describe_line writes its lines */
         return;
     case PLAN_SHARED:
         fact_number(f, "Shared #", "shared", n->shared.number);

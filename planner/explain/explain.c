@@ -1,6 +1,6 @@
 /*
- * explain.c - EXPLAIN as text: one line per plan node (describe.c) with its figures, further lines
- * for LLM calls.
+ * explain.c - prints EXPLAIN as text: one line for each plan node (describe.c) with its figures,
+ * and further lines for LLM calls.
  *
  *   Project r.id                                              rows≈80
  *   └─ Filter LLM#1 = 'positive'                              rows≈80
@@ -10,8 +10,8 @@
  *         │  240 distinct inputs, 49,100 prompt tokens, 10,200 computed, hit rate 79.2 %
  *         └─ Hash join r.movie = m.id                          rows≈240
  *
- * Invariant: everything printed is in the plan or in `actual`. Without times the text depends on the
- * statement and statistics alone, so tests can compare it.
+ * Invariant: everything printed is in the plan or in `actual`. Without times the text depends on
+ * the statement and statistics alone, so tests can compare it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -28,14 +28,14 @@ typedef struct printer {
     const plan_actual *actual;
     bool times;
     buf *out;
-    bool last[MAX_DEPTH]; /* by depth: the current node there is the last child */
+    bool last[MAX_DEPTH]; /* by depth: the current node at this depth is the last child */
     bool *shared_shown;
     bool idle; /* the node being printed was never executed */
 } printer;
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* 12345678 as 12,345,678. */
+/* Prints a number with thousands separators: 12,345,678. */
 static void print_count(buf *out, double n) {
     char digits[40];
     int len = snprintf(digits, sizeof digits, "%.0f", n < 0 ? 0 : n);
@@ -46,7 +46,7 @@ static void print_count(buf *out, double n) {
     }
 }
 
-/* Estimates between 0 and 1 print as 1. */
+/* Prints estimated rows; an estimate between 0 and 1 is printed as 1. */
 static void print_rows(buf *out, const plan_estimate *e) {
     buf_append_c(out, "≈");
     print_count(out, e->rows > 0 ? BASE_MAX(1, e->rows) : 0);
@@ -155,7 +155,7 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
     }
 }
 
-/* `about`: "≈" for estimates, else empty. */
+/* Prints the figures of LLM calls. `about` is "≈" for estimates, and empty for measured figures. */
 static void print_work(buf *out, const char *about, double inputs, double prompt, double computed,
                        double output) {
     double hit_rate = prompt > 0 ? BASE_MAX(0, 1 - computed / prompt) : 0;
@@ -225,7 +225,7 @@ static void print_llm(printer *p, const explain_line *l, int depth) {
 static void print_line(printer *p, const explain_line *l, int depth) {
     size_t start = p->out->n;
     const plan_actual *a = actual_of(p, l);
-    /* What is below an idle line may have been read ahead; other lines of its pipeline were not. */
+    /* a node below an idle line may have been read ahead: it is idle only if it returned no rows */
     p->idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
     print_indent(p, depth, true, false);
     describe_line((facts){p->out, NULL}, l);
@@ -237,7 +237,7 @@ static void print_line(printer *p, const explain_line *l, int depth) {
 static void print_node(printer *p, const plan_node *n, int depth) {
     explain_line line;
     for (int i = 0; depth < MAX_DEPTH && explain_line_at(n, i, &line); i++, depth++) {
-        p->last[depth] |= i > 0; /* the lines of a pipeline have one input each */
+        p->last[depth] |= i > 0; /* each line of a pipeline has one input */
         print_line(p, &line, depth);
     }
     bool idle = p->idle;
@@ -248,7 +248,7 @@ static void print_node(printer *p, const plan_node *n, int depth) {
     if (n->kind == PLAN_SHARED) {
         bool shown = p->shared_shown[n->shared.number];
         p->shared_shown[n->shared.number] = true;
-        if (shown) /* its input was printed at its first reference */
+        if (shown) /* its input was printed at the first reference */
             return;
     }
     if (n->left) {

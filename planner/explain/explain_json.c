@@ -5,8 +5,8 @@
  *   {"plan": {"node": …, "columns": […], …, "estimate": {…}, "actual": {…}, "inputs": [{…}, …]},
  *    "examples": [{"call": 1, "plan": {…}}], "rules": [{"rule": …, "changed": …}], "total": {…}}
  *
- * Invariant: a fact has the same key in every node, numbers are JSON numbers, and no list or text is
- * shortened. Milliseconds and fractions are rounded.
+ * Invariant: a fact has the same key in every node, numbers are JSON numbers, and no list or text
+ * is shortened. Milliseconds and fractions are rounded.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@ const char *plan_kind_name(plan_kind k) {
     return names[k];
 }
 
-/* Rounded to microseconds. */
+/* Adds milliseconds, rounded to microseconds. */
 static void add_ms(cJSON *o, const char *key, double ms) {
     cJSON_AddNumberToObject(o, key, real_rounded(ms, 3));
 }
 
-/* A fraction, 0 to 1. */
+/* Adds a fraction (0 to 1), rounded to 4 digits. */
 static void add_share(cJSON *o, const char *key, double share) {
     cJSON_AddNumberToObject(o, key, real_rounded(share, 4));
 }
@@ -67,7 +67,7 @@ static void add_actual(cJSON *o, plan_kind kind, const plan_actual *a) {
     add_ms(actual, "ms", a->ms);
     if (kind != PLAN_LLM_PIPELINE)
         return;
-    bool counted = a->ntokens > 0; /* (TOKENS): no call was made, only counted per strategy */
+    bool counted = a->ntokens > 0; /* EXPLAIN (TOKENS): tokens were counted and no call was made */
     if (!counted)
         add_run(actual, a);
     fact_str((facts){NULL, actual}, NULL, "field_order", a->field_order);
@@ -105,8 +105,8 @@ static cJSON *line_json(const explain_line *l, const plan_actual *actual) {
     return o;
 }
 
-/* A node's lines, each the input of the one before. The tree under a shared relation is written
- * where it occurs first. */
+/* Returns the object of a node's first line; each further line is the input of the line before it.
+ * The tree below a shared relation is written only where it occurs first. */
 static cJSON *node_json(const plan_node *n, const plan_actual *actual, bool *written) {
     explain_line line;
     bool again = written[n->number];
@@ -153,7 +153,8 @@ static void add_rules(cJSON *root, const plan *p) {
     }
 }
 
-/* Replaces cJSON's tabs: by two spaces at the beginning of a line, else by one. Strings have none. */
+/* Appends text with cJSON's tabs replaced: by two spaces at the beginning of a line, elsewhere by
+ * one. Strings contain no tabs. */
 static void append_indented(buf *out, const char *text) {
     bool begins = true;
     for (const char *p = text; *p; p++) {

@@ -1,6 +1,6 @@
 /*
- * answers.c - which parts of a plan read LLM answers: stages of a pipeline that depend on other stages,
- * and filters whose result is unknown without the answers.
+ * answers.c - finds the parts of a plan that read LLM answers: stages of a pipeline that depend on
+ * other stages, and filters whose result is unknown without the answers.
  */
 #include "plan_int.h"
 
@@ -14,7 +14,7 @@ static int first_slot(const plan_node *n, int stage) {
     return stage == 0 ? n->left->ncols : n->pipeline.stages[stage - 1].ncols;
 }
 
-/* The stages whose answers x reads, a bit each. */
+/* Returns the stages whose answers x reads; bit i: stage i. */
 static uint32_t stages_read(const plan_node *n, const expr *x) {
     uint32_t read = 0;
     for (int i = 0; x->kind == EXPR_COLUMN && i < n->pipeline.nstages; i++)
@@ -40,7 +40,8 @@ static bool stage_is_volatile(const plan_stage *t) {
     return false;
 }
 
-/* Volatile stages keep their place: after all earlier stages and before all later ones. */
+/* A volatile stage keeps its place: it runs after all earlier stages and before all later
+ * stages. */
 void plan_order_stages(plan_node *n) {
     uint32_t pinned = 0; /* volatile stages so far */
     for (int i = 0; i < n->pipeline.nstages; i++) {
@@ -63,7 +64,7 @@ void plan_order_stages(plan_node *n) {
 
 /* ---- filters on answers ---------------------------------------------------------------------- */
 
-/* Whether column `slot` of node n is an answer, or computed from one. */
+/* Whether column `slot` of node n is an answer, or is computed from an answer. */
 static bool slot_is_answer(const plan_node *n, int slot);
 
 bool plan_reads_answers(const expr *x, const plan_node *in) {

@@ -1,22 +1,25 @@
 /*
- * index_join.c - hash joins of few rows to a large table, which is read by these rows' keys.
+ * index_join.c - chooses index joins: hash joins of few rows to a large table, of which only the
+ * rows with the few rows' keys are read.
  *
- *   Index join f.a = b.a            f is read first, whichever side it is on; its keys, looked up in
- *   ├─ Scan few f                   b, give rowids, which are sorted. So b's rows come in their
- *   └─ Index scan big b [a = f.a]   usual order, and the join goes on as a hash join.
+ *   Index join f.a = b.a            f is read first, on whichever side it is. Its keys are looked up
+ *   ├─ Scan few f                   in b, and the rowids found are sorted. So b's rows are read in
+ *   └─ Index scan big b [a = f.a]   their usual order, and the join continues as a hash join.
  *
- * Chooses the side and the key or index, by cost. Invariant: the result and its order are those of the
- * hash join over the whole table, since the rows not read have no match. So the table may be the right
- * input of a join, unless NULL has to be told from false (IN in a SELECT list) or matches NULL; and
- * the left input where left rows without a match are not in the result. It is not chosen if the model
- * is called in one of the inputs: the other is read before the calls, when no keys are known yet.
+ * The side and the key or index are chosen by cost.
+ * Invariant: the result and its order are the same as those of a hash join over the whole table,
+ * since rows that are not read have no match. The table may be the right input of a join, unless
+ * the result differs for NULL and false (IN in a SELECT list) or NULL matches NULL. It may be the
+ * left input if left rows without a match are not in the result. An index join is not chosen if an
+ * input has LLM calls: the other input is read before the calls, when the keys are not known yet.
  */
 #include "plan_int.h"
 
-/* The cost of finding a key's entries, and of fetching a row by its rowid; the unit is reading the next
- * row of a scan. */
+/* The cost of finding a key's entries, and of fetching a row by its rowid. The unit is the cost of
+ * reading the next row of a scan. */
 static const double LOOKUP_ROWS = 40, FETCH_ROWS = 8;
-/* The cost of a left row, which probes the hash table, in right rows, which are put in it. */
+/* The cost of a left row, which probes the hash table. The unit is the cost of a right row, which
+ * is added to the hash table. */
 static const double LEFT_ROW = 0.7;
 
 double keys_cost(double keys, double found) {
@@ -30,7 +33,7 @@ bool plan_keys_pay(double keys, double found, double rows) {
 typedef struct candidate {
     key_scan scan;
     const rel *table; /* the REL_SCAN */
-    int *ids;         /* of each join key: its column of the table, or -1 */
+    int *ids;         /* by join key: the id of the column that it is, or -1 */
     double cost;
 } candidate;
 
@@ -40,7 +43,7 @@ static int plain_column(const expr *x) {
     return x->kind == EXPR_COLUMN ? x->column.id : -1;
 }
 
-/* The input's column that is column `id` of x; -1: x computes it. */
+/* Returns the id of the input's column that x returns as column `id`; -1: x computes the column. */
 static int id_below(const rel *x, int id) {
     for (int i = 0; i < x->ncols; i++) {
         if (x->cols[i].id != id)
@@ -52,8 +55,8 @@ static int id_below(const rel *x, int id) {
     return -1;
 }
 
-/* Finds the table whose columns the keys are. Passes projections, groupings and filters: without the
- * rows of a key in their input, exactly the rows of that key are missing in their output. */
+/* Finds the table whose columns the keys are, below projections, groupings and filters. If the
+ * input of such a node lacks the rows of a key, its output lacks exactly the rows of that key. */
 static bool find_table(candidate *c, const rel *x, plan_node *n, int nkeys) {
     for (; x->kind != REL_SCAN; x = x->left, n = n->left) {
         if (x->kind == REL_FILTER && x->left->kind == REL_SCAN)
@@ -81,7 +84,7 @@ static int key_of_column(const candidate *c, int nkeys, int table_column) {
     return -1;
 }
 
-/* Estimated rows of the table per distinct combination of these keys. */
+/* Estimates the table's rows per distinct combination of these keys. */
 static double rows_per_key(rule_ctx *r, const candidate *c, const int *keys, int n) {
     const rel_estimate *e = estimate_rel(r->estimates, c->table);
     double distinct = 1;
@@ -134,7 +137,7 @@ static bool may_read(const plan_node *n, keyed_side side) {
     return kind != JOIN_MARK || !n->join.mark_null;
 }
 
-/* The cost of the table's rows if it is not read by keys: of all its rows, or of those within its own
+/* Returns the cost of reading the table without keys: all rows, or the rows within the scan's own
  * bounds. */
 static double cost_without(rule_ctx *r, const candidate *c, keyed_side side) {
     bool bounded = c->scan.node->scan.nlow + c->scan.node->scan.nhigh > 0;
@@ -159,8 +162,9 @@ static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keye
     return c;
 }
 
-/* True inside a recursion of a statement with LLM calls. There tables are read before the first call,
- * but the recursion's rounds, with the keys, come later. */
+/* Whether x reads a recursion's working rows in a statement with LLM calls. In such a statement
+ * tables are read before the first call, but the recursion's rounds, and so the keys, follow
+ * later. */
 static bool is_in_late_recursion(const rule_ctx *r, const rel *x) {
     for (; x && r->stmt->ncalls > 0; x = x->left)
         if (x->kind == REL_WORKING || (x->right && is_in_late_recursion(r, x->right)))
@@ -175,7 +179,7 @@ key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n) {
     candidate left = try_side(r, join, n, KEYED_LEFT), right = try_side(r, join, n, KEYED_RIGHT);
     if (left.scan.side == KEYED_NONE || right.scan.side == KEYED_NONE)
         return left.scan.side == KEYED_NONE ? right.scan : left.scan;
-    /* both are possible: the one that saves more */
+    /* both are possible: choose the side that saves more */
     double saved_left = cost_without(r, &left, KEYED_LEFT) - left.cost;
     return saved_left > cost_without(r, &right, KEYED_RIGHT) - right.cost ? left.scan : right.scan;
 }

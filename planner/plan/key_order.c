@@ -1,20 +1,21 @@
 /*
- * key_order.c - scans in the order of ORDER BY: by rowid or along an index, so that nothing is sorted
- * and a LIMIT ends the scan. min() and max() read the first row of such a scan.
+ * key_order.c - scans in the order of ORDER BY: by rowid or along an index, so that nothing is
+ * sorted and a LIMIT ends the scan. min() and max() read the first row of such a scan.
  *
  *   SELECT … FROM t WHERE a = 1 AND c > 0 ORDER BY b DESC LIMIT 3
  *
  *   Limit 3
  *   └─ Index scan t by t_a_b, descending [a = 1] where c > 0
  *
- * Invariant: rows come in exactly the order of the (stable) sort. So the index consists of columns that
- * are bound to one value and then of the sort's keys, no others: rows with equal keys then come in
- * the order of their rowids. An index has NULLs first; where the sort has them last, they are read in
- * a range of their own, which is possible for the first key alone.
+ * Invariant: the scan returns rows in exactly the order of the (stable) sort. Therefore the index
+ * must consist of columns that are bound to one value, then the sort's keys, and no other columns;
+ * rows with equal keys are then in the order of their rowids. An index sorts NULLs first. If the
+ * sort has NULLs last, they are read as a separate range, which is possible only for the first key.
  */
 #include "plan_int.h"
 
-/* Sets *at_table to the table's column (-1: rowid) that is the sort's key; false: there is none. */
+/* Sets *at_table to the table's column that is the sort's key; -1: the rowid. Returns false if the
+ * key is not a column of the table. */
 static bool key_column(const rel *sort, int key, const rel *scan, int *at_table) {
     const expr *x = sort->sort.keys[key].value;
     for (const rel *at = sort->left; at != scan && x->kind == EXPR_COLUMN; at = at->left) {
@@ -34,7 +35,8 @@ static bool key_column(const rel *sort, int key, const rel *scan, int *at_table)
     return false;
 }
 
-/* The scan below the sort, with nothing but projections and filters between; NULL: there is none. */
+/* Returns the scan below the sort if only projections and filters are between them; otherwise
+ * NULL. */
 static const rel *table_below(const rel *sort) {
     const rel *x = sort->left;
     while (x->kind == REL_PROJECT || x->kind == REL_FILTER) {
@@ -45,7 +47,7 @@ static const rel *table_below(const rel *sort) {
     return x->kind == REL_SCAN ? x : NULL;
 }
 
-/* The conditions of the filter directly above the scan, which becomes part of it. */
+/* Returns the conditions of the filter directly above the scan, which becomes part of the scan. */
 static conjuncts conditions_of(rule_ctx *r, const rel *sort, const rel *scan) {
     conjuncts all = {0};
     for (const rel *at = sort->left; at != scan; at = at->left)
@@ -58,7 +60,7 @@ static bool nulls_by_key(const sort_key *k) {
     return k->nulls_first != k->descending;
 }
 
-/* True if the index has, after `nequal` columns, the sort's keys, in one direction, and no others. */
+/* Whether the index consists of `nequal` columns and the sort's keys, all in the same direction. */
 static bool has_keys(const rel *sort, const rel *scan, const index_def *index, int nequal) {
     int n = sort->sort.nkeys;
     const sort_key *keys = sort->sort.keys;
@@ -85,7 +87,8 @@ static scan_nulls nulls_of(const rel *sort, const rel *scan, const index_def *in
     return nulls_by_key(k) ? NULLS_BY_KEY : k->nulls_first ? NULLS_BEFORE : NULLS_AFTER;
 }
 
-/* The fraction of the rows within the scan's bounds that is read until the sort's LIMIT is reached. */
+/* Estimates the fraction of the rows within the scan's bounds that are read until the sort's LIMIT
+ * is reached. */
 static double share_read(rule_ctx *r, const rel *sort, const rel *scan, double in_bounds) {
     double rows = estimate_rel(r->estimates, scan)->rows * in_bounds,
            passing = estimate_rel(r->estimates, sort->left)->rows;
@@ -93,7 +96,8 @@ static double share_read(rule_ctx *r, const rel *sort, const rel *scan, double i
     return sort->sort.first > 0 && rows > 0 ? BASE_MIN(1, BASE_MAX(share, 1 / rows)) : 1;
 }
 
-/* A scan by rowid has the order for free, unless that gives up bounds on an index. */
+/* Chooses a scan by rowid, which is already in the sort's order. Returns false if the order is
+ * descending and the scan would lose its bounds on an index. */
 static bool order_by_rowid(rule_ctx *r, const rel *sort, const access_path *best, key_order *o) {
     o->index = NULL;
     o->descending = sort->sort.keys[0].descending;

@@ -2,8 +2,8 @@
  * names.c - the names that EXPLAIN prints for columns that no table has: LLM#2, count(*), the
  * expression of a sort key.
  *
- * Names are only printed; ids and slots say which column is read. They are made from the inputs up, so
- * that a name contains those of its inputs.
+ * The names are only printed; ids and slots determine which column is read. Columns of inputs are
+ * named first, since other names contain their names.
  */
 #include <string.h>
 
@@ -57,7 +57,8 @@ static void name_aggregate(column_names *s, int id, const plan_agg *a) {
     set_printed(s, id, &b);
 }
 
-/* A column that is passed on keeps its name below; a hidden sort key is named by its expression. */
+/* Names a projection's column. A column that is passed on keeps the name that it has in the input.
+ * A hidden sort key is named after its expression. */
 static void name_projection(column_names *s, const rel_column *c, const expr *x) {
     if (x->kind == EXPR_COLUMN)
         set_name(s, c->id,

@@ -1,9 +1,9 @@
 /*
- * plan.c - plan_build: rules over relations, then relations to plan nodes. Column ids become slots,
- * joins get an algorithm.
+ * plan.c - plan_build: runs the rules, then turns relations into plan nodes. Column ids become
+ * slots, and joins get an algorithm.
  *
- * Invariant: a node's output has its relation's columns in order, so the slot of a column id is its
- * position in the input relation's `cols`. Relations are only read here.
+ * Invariant: a node returns its relation's columns in the relation's order. So the slot of a column
+ * id is its position in the input relation's `cols`. This file never changes relations.
  */
 #include <assert.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #include "core/pipeline_int.h"
 #include "plan_int.h"
 
-/* A join's left input, for pipelines in its right one. */
+/* A join's left input, which pipelines in the join's right input may use as partner
+ * (plan_demand). */
 typedef struct built_left {
     const rel *rel;
     const plan_node *node;
@@ -22,14 +23,15 @@ typedef struct builder {
     arena *mem;
     rule_ctx *rules;
     plan_node **shared;     /* by share number; NULL: not built yet */
-    built_left *lefts;      /* of the joins whose right input is being built, innermost first */
-    const key_order *order; /* of the scan that replaces the sort being built; or NULL */
+    built_left *lefts;      /* for the joins whose right input is being built, innermost first */
+    const key_order *order; /* if the sort being built is replaced by a scan: the scan's order */
     column_names *names;
     bool has_llm;
     err *e;
 } builder;
 
-/* The columns that an expression may name: those of one input, or of two concatenated. */
+/* The columns that an expression may read: those of one input, or the left input's columns followed
+ * by the right input's. */
 typedef struct scope {
     const rel *left, *right;
 } scope;
@@ -49,7 +51,8 @@ static int scope_slot(const scope *s, int id) {
     return slot < 0 ? -1 : slot + (s->left ? s->left->ncols : 0);
 }
 
-/* A copy of x with the slots and printed names of its columns; NULL for NULL. */
+/* Returns a copy of x in which columns have their slots and printed names. Returns NULL if x is
+ * NULL. */
 static expr *resolve(builder *b, const expr *x, const scope *s) {
     if (!x)
         return NULL;
@@ -120,12 +123,13 @@ static plan_node *build_values(builder *b, const rel *r) {
     return n;
 }
 
-/* True if this scan has to return its rows in the order of a sort above. */
+/* Whether this scan must return its rows in the order of a sort above. */
 static bool is_ordered(const builder *b, const rel *scan) {
     return b->order && b->order->scan == scan;
 }
 
-/* Every scan returns its rows in the order of their rowids, unless it is told otherwise. */
+/* Makes a scan return its rows in the order b->order. Other scans return them in the order of
+ * rowids. */
 static void read_in_order(builder *b, const rel *scan, plan_node *n, const conjuncts *all,
                           conjuncts *rest) {
     const key_order *o = b->order;
@@ -171,7 +175,7 @@ static plan_node *build_leaf(builder *b, const rel *r) {
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-/* True for a = b or a IS b with one side from each input: a key of a hash join. */
+/* Whether x can be a key of a hash join: a = b or a IS b, with one side from each input. */
 static bool is_key(const expr *x, const id_set *left, const id_set *right, expr **lk, expr **rk) {
     if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS) || expr_is_volatile(x))
         return false;
@@ -195,8 +199,9 @@ static expr *cast_to(builder *b, expr *x, value_type type) {
     return cast;
 }
 
-/* Casts two keys to one type, as hashing needs it. false: they have none in common. *exact: equal keys
- * are equal values. An INTEGER cast to REAL may be rounded: the comparison itself must then be kept. */
+/* Casts two keys to a common type, which hashing requires. Returns false if they have none. Sets
+ * *exact if equal keys imply equal values. An INTEGER cast to REAL may be rounded, so the
+ * comparison itself must then be kept. */
 static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
     value_type l = (*lk)->type, r = (*rk)->type;
     *exact = true;
@@ -211,9 +216,10 @@ static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
     return true;
 }
 
-/* Makes equalities keys and all other conditions the predicate. All keys of a join compare either with
- * = or with IS: if both occur, with IS (unnesting joins outer columns by IS; the = of an IN has to
- * stay a predicate, in which NULL is not FALSE). */
+/* Makes equalities the join's keys, and all other conditions its predicate. All keys of a join
+ * compare by = or all compare by IS. If both occur, the keys are those that compare by IS:
+ * unnesting joins outer columns by IS, and the = of an IN must stay in the predicate, where NULL
+ * differs from FALSE. */
 static void split_keys(builder *b, plan_node *n, const rel *r) {
     conjuncts all = {0}, rest = {0};
     expr *lk, *rk;
@@ -241,8 +247,9 @@ static void split_keys(builder *b, plan_node *n, const rel *r) {
     n->join.predicate = resolve(b, conjuncts_join(b->rules, &rest), &both);
 }
 
-/* Casts a range's expressions to one type. An INTEGER cast to REAL may be rounded to the bound: the
- * range then includes its bounds, and the predicate decides. false: they have no type in common. */
+/* Casts a range's expressions to a common type. Returns false if they have none. An INTEGER cast to
+ * REAL may be rounded to the bound, so the range then includes its bounds, and the predicate
+ * decides. */
 static bool same_range_type(builder *b, plan_range *g) {
     expr **parts[] = {&g->right, &g->low, &g->high};
     value_type common = g->right->type;
@@ -263,7 +270,8 @@ static bool same_range_type(builder *b, plan_range *g) {
     return true;
 }
 
-/* Resolves a range over column ids. false: its expressions have no common type. */
+/* Replaces column ids in a range's expressions by slots. Returns false if the expressions have no
+ * common type. */
 static bool resolve_range(builder *b, plan_range *g, const rel *join) {
     scope left = {join->left, NULL}, right = {join->right, NULL};
     g->right = resolve(b, g->right, &right);
@@ -282,8 +290,8 @@ static void set_ranges(builder *b, plan_node *n, const rel *r) {
     n->join.nranges = count;
 }
 
-/* If each left row needs only its first pairs, and these are one end of a range: the range, so that no
- * other pairs are made, although the join may have equal keys. */
+/* If each left row needs only its first pairs, and these are one end of a range: makes n a range
+ * join, which makes no other pairs, even if the join has equal keys. Otherwise returns false. */
 static bool set_first_range(builder *b, plan_node *n, const rel *r) {
     scope both = {r->left, r->right};
     plan_range *g = ARENA_NEW(b->mem, plan_range);
@@ -305,7 +313,8 @@ static void scale_estimates(plan_node *n, double share) {
     }
 }
 
-/* Makes a hash join an index join. Bounds that the scan already had become filter conditions again. */
+/* Turns a hash join into an index join. Bounds that the scan already has become filter conditions
+ * again. */
 static void read_by_keys(builder *b, plan_node *n, const key_scan *k) {
     plan_node *scan = k->node;
     scope in = {k->top->kind == REL_SCAN ? k->top : k->top->left, NULL};
@@ -372,7 +381,8 @@ static plan_node *build_project(builder *b, const rel *r) {
     return n;
 }
 
-/* The plan of a sort whose input is scanned in its order: the input, with a limit if the sort has one. */
+/* Builds the plan of a sort whose input is scanned in the sort's order: only the input, and a limit
+ * above it if the sort keeps only the first rows. */
 static plan_node *build_ordered(builder *b, const rel *sort, const key_order *o) {
     const key_order *outer = b->order;
     b->order = o;
@@ -440,7 +450,7 @@ static plan_node *build_sort(builder *b, const rel *r) {
     return n;
 }
 
-/* Drops the limit that build_ordered made, if this one is directly above but for projections. */
+/* Drops the limit that build_ordered made if only projections are between it and `limit`. */
 static void drop_inner_limit(plan_node *limit, const rel *r) {
     plan_node **at = &limit->left;
     const rel *x = r->left;
@@ -477,7 +487,7 @@ static void build_semi_join(builder *b, const semi_join_demand *from, const scop
     d->semi_join.partner_keys = ARENA_ARRAY(b->mem, expr *, from->keys.n + 1);
     for (int i = 0; i < from->keys.n; i++) {
         expr *lk = from->partner_keys.list[i], *rk = from->keys.list[i];
-        bool exact; /* keys that are equal only when rounded cost a question, no row */
+        bool exact; /* unused: keys that are equal only when rounded add questions, not rows */
         if (!same_type(b, &lk, &rk, &exact))
             continue;
         d->semi_join.partner_keys[d->semi_join.nkeys] = resolve(b, lk, &partner);
@@ -548,7 +558,7 @@ static plan_node *build_pipeline(builder *b, const rel *r) {
     return n;
 }
 
-/* All references to a shared relation have the same node as input. */
+/* Builds a reference to a shared relation. All references have the same node as input. */
 static plan_node *build_shared(builder *b, const rel *r) {
     int number = r->shared.number;
     plan_node *n = node_new(b, PLAN_SHARED, r);
@@ -588,8 +598,8 @@ static plan_node *build_residual(builder *b, const rel *r) {
     return n;
 }
 
-/* A filter directly above a table or file becomes part of its scan; on a table some of its conditions
- * may become bounds. */
+/* Builds a filter. Directly above a table or file it becomes part of the scan, and for a table some
+ * of its conditions may become bounds. */
 static plan_node *build_filter(builder *b, const rel *r) {
     scope in = {r->left, NULL};
     conjuncts all = {0}, rest = {0};
@@ -677,7 +687,7 @@ static plan_node *build(builder *b, const rel *r) {
     return n;
 }
 
-/* From the top line down. */
+/* Numbers the lines of a pipeline from the top down. */
 static void number_stages(plan *p, plan_node *n) {
     for (int i = n->pipeline.nstages; i-- > 0;) {
         plan_stage *t = &n->pipeline.stages[i];

@@ -1,16 +1,16 @@
 /*
- * plan_int.h - the choices of physical operators that plan.c makes with the help of other files.
+ * plan_int.h - the functions of plan/ that plan.c calls to choose physical operators.
  */
 #ifndef KVASIR_PLAN_INT_H
 #define KVASIR_PLAN_INT_H
 
 #include "rules/rules_int.h"
 
-/* Sets `after` of a pipeline's stages and late_guard of its call sites, whose expressions are
- * resolved (answers.c). */
+/* Sets `after` of a pipeline's stages and late_guard of its call sites. The expressions must
+ * already have slots (answers.c). */
 void plan_order_stages(plan_node *pipeline);
 
-/* Plans the statement again without each rule that changed it, and notes in p the cost that each
+/* Plans the statement again without each rule that changed it, and records in p the cost that each
  * rule saves (savings.c). */
 void plan_find_savings(plan *p, const plan_env *env, arena *a);
 
@@ -21,15 +21,15 @@ typedef struct key_order {
     const index_def *index; /* NULL: by rowid */
     bool descending;
     scan_nulls nulls;
-    int64_t first; /* rows that the sort keeps, 0: all */
+    int64_t first; /* number of first rows that the sort keeps; 0: all */
     double share;  /* estimated fraction of the rows within the scan's bounds that are read */
 } key_order;
 
-/* True if a scan below the sort can read its table in the sort's order, and that costs less than
- * sorting. */
+/* Whether a scan below the sort can read its table in the sort's order, at a lower cost than
+ * sorting. If so, sets *out. */
 bool key_order_choose(rule_ctx *r, const rel *sort, key_order *out);
-/* For min() or max() of one column, without keys: a sort of the input whose first row has the
- * result. NULL: `group` is something else. */
+/* If `group` computes only min() or max() of a column, without keys: returns a sort of its input
+ * whose first row has the result. Otherwise returns NULL. */
 rel *key_order_extreme(rule_ctx *r, const rel *group);
 
 /* ---- joins to a table read by keys (index_join.c) -------------------------------------------- */
@@ -39,14 +39,16 @@ typedef struct key_scan {
     const rel *top; /* the table's scan, or the filter above it that becomes part of the scan */
     plan_node *node;
     const index_def *index; /* NULL: by rowid */
-    int nkeys, *keys;       /* the join keys that are looked up, in the order of the index */
-    double found;           /* estimated rows that the keys find, before the scan's filter */
+    int nkeys, *keys;       /* numbers of the join keys that are looked up, in the index's order */
+    double found;           /* estimated rows that the look-ups find, before the scan's filter */
 } key_scan;
 
-/* The cost of finding `found` rows by `keys` look-ups; the unit is reading the next row of a scan. */
+/* Returns the cost of finding `found` rows by `keys` look-ups. The unit is the cost of reading the
+ * next row of a scan. */
 double keys_cost(double keys, double found);
-/* The input of a hash join, its inputs built, that is a table and costs less if it is read by the keys
- * of the other input's rows; side KEYED_NONE: neither. */
+/* Chooses the input of hash join n that is a table, and that costs less if it is read by the keys
+ * of the other input's rows. The inputs must already be built. Side KEYED_NONE: there is no such
+ * input. */
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
 
 /* ---- column names in EXPLAIN (names.c) ------------------------------------------------------- */
@@ -54,10 +56,10 @@ key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
 typedef struct column_names column_names;
 
 column_names *names_new(arena *mem, int nids);
-/* Names the columns that r computes, or passes on under new ids; n: its node (for an LLM node NULL).
- * Inputs come first: their names are part of these. */
+/* Names the columns that r computes, or passes on under new ids. n is r's plan node; NULL for an
+ * LLM node. The inputs' columns must be named before, since the new names contain their names. */
 void names_add(column_names *s, const rel *r, const plan_node *n);
-/* The printed name of a column; `otherwise` if it is a table's column or has no better name. */
+/* Returns the printed name of a column, or `otherwise` if names_add has set none. */
 str names_of(const column_names *s, int id, str otherwise);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * savings.c - what each rule saves a statement: the estimated cost of the plan made without the rule,
- * less that of the plan made with it.
+ * savings.c - computes how much each rule saves: the estimated cost of the plan without the rule,
+ * minus the cost of the plan with it.
  *
- * If several rules are only useful together, each is credited with all that they save.
+ * If several rules are only useful together, each rule is shown with their whole saving.
  */
 #include <string.h>
 
@@ -11,7 +11,8 @@
 /* Smaller savings, as a fraction of the cost without the rule, are not shown. */
 static const double LEAST_SAVING = 0.01;
 
-/* The plan's cost without one rule; -1: the statement cannot be planned without it. */
+/* Returns the plan's cost without one rule; -1: the statement cannot be planned without the
+ * rule. */
 static double cost_without(const sql_stmt *stmt, const plan_env *env, const char *rule) {
     settings without = {0};
     plan_env other = *env;
@@ -34,7 +35,7 @@ static double cost_without(const sql_stmt *stmt, const plan_env *env, const char
     return cost;
 }
 
-/* True if the rule ran and changed nothing: the plan without it is the same. */
+/* Whether the rule ran and changed nothing, so that the plan without it is the same. */
 static bool had_no_effect(const plan *p, const char *rule) {
     for (int i = 0; i < p->nrules; i++)
         if (strcmp(p->rules[i].name, rule) == 0)
