@@ -1,9 +1,10 @@
 /*
- * psm.h - prefix sharing maximization: chooses the order of rows, and of the fields within each row,
- * that lets prompts share the longest prefixes (PSM, 2024; GGR, MLSys'25).
+ * psm.h - prefix sharing maximization: chooses the order of rows, and of the fields within each
+ * row, that lets prompts share the longest prefixes (PSM, 2024; GGR, MLSys'25).
  *
- * The prompt of a row is its fields in some order, each a name and a value. A model keeps the KV
- * state of a prefix, so a prefix shared with an earlier row costs nothing. Example, two rows:
+ * The prompt of a row consists of its fields in some order; each field is a name and a value. A
+ * model keeps the KV state of a prefix, so a prefix shared with an earlier row is not computed
+ * again. Example with two rows:
  *
  *   review, title   "review: good | title: Brazil"    "review: bad | title: Brazil"    shared: nothing
  *   title, review   "title: Brazil | review: good"    "title: Brazil | review: bad"    shared: title
@@ -11,15 +12,16 @@
  * Idea: rows that agree on a set of fields form a group, whatever the order of these fields. So m!
  * field orders collapse to 2^m sets of fields, and dynamic programming over this lattice of sets
  * finds, for each group, the field to send next; each row then follows the choices of its groups.
- * Fields tied by functional dependencies move together, which prunes the lattice. Where it exceeds a
- * budget it is cut, and the groups below the cut are solved as problems of their own. Sorting the
- * rows by their finished prompts gives the row order and counts exactly what is shared.
+ * Fields tied by functional dependencies move together, which prunes the lattice. If the lattice
+ * exceeds a budget, it is cut, and the groups below the cut are solved as separate problems.
+ * Sorting the rows by their finished prompts gives the row order and the exact number of shared
+ * units.
  *
- * A pure function: the result depends on the input and options alone. One thread.
+ * A pure function: the result depends only on the input and the options. It runs in one thread.
  *
- * Units are what is counted: tokens, or characters without a tokenizer. A field is sent as its
- * `name_units` units of name and the units of its value. Ownership: psm_input is only read;
- * everything in psm_result is allocated in the caller's arena.
+ * A unit is a token, or without a tokenizer a character. A field is sent as its `name_units` units
+ * of name and the units of its value. Ownership: psm_input is only read; everything in psm_result
+ * is allocated in the caller's arena.
  */
 #ifndef KVASIR_PSM_H
 #define KVASIR_PSM_H
@@ -30,7 +32,7 @@ typedef enum psm_strategy {
     PSM_OFF,     /* input order of rows and fields */
     PSM_FIXED,   /* one field order for all rows; rows sorted */
     PSM_GROUPED, /* a field order per group of rows; rows sorted */
-    PSM_AUTO,    /* grouped if it computes a tenth less than the best single order, else that */
+    PSM_AUTO, /* grouped if this computes 10 % less than the best single order, otherwise fixed */
     PSM_STRATEGIES
 } psm_strategy;
 
@@ -59,8 +61,8 @@ typedef struct psm_input {
 
 typedef struct psm_options {
     psm_strategy strategy;
-    const uint8_t *given_order; /* [nfields] use this order for all rows; NULL: none given */
-    bool one_order;             /* all rows must have the same order (examples have it): the best */
+    const uint8_t *given_order; /* [nfields] the order for all rows; NULL: the solver chooses */
+    bool one_order;             /* all rows must have the same order; the solver finds the best */
     uint64_t work_limit;       /* budget of the first lattice in row visits; 0: by number of rows */
     bool bound;                /* also compute psm_result.bound */
     const atomic_bool *cancel; /* NULL: not cancellable */
@@ -69,7 +71,7 @@ typedef struct psm_options {
 /* The rows of one field order. */
 typedef struct psm_group {
     const uint8_t *order; /* [fields] the fields sent, first to last */
-    int fields;           /* nfields less the absent ones */
+    int fields;           /* number of fields sent: nfields minus the absent fields */
     uint32_t rows;
 } psm_group;
 
@@ -77,8 +79,8 @@ typedef struct psm_result {
     psm_strategy used;     /* PSM_OFF, PSM_FIXED or PSM_GROUPED */
     uint8_t *field_order;  /* [rows * nfields] by input row; absent fields last */
     uint32_t *row_order;   /* [rows] input rows in the order to send them */
-    uint64_t total_units;  /* of all rows */
-    uint64_t shared_units; /* of these in prefixes shared with an earlier row of row_order */
+    uint64_t total_units;  /* units of all rows */
+    uint64_t shared_units; /* units in prefixes shared with an earlier row of row_order */
     double bound;          /* upper bound of the fraction of units that equal cells can share; NAN
                               unless asked for */
     psm_group groups[PSM_MAX_GROUPS]; /* the largest groups, descending */
@@ -87,20 +89,20 @@ typedef struct psm_result {
     double solve_ms; /* CPU time, for display */
 } psm_result;
 
-/* ERR_LIMIT: too many fields. ERR_FULL: out of memory. ERR_CANCELLED. ERR_INTERNAL: an id or an order
- * out of range. */
+/* Solves a problem. Fails with ERR_LIMIT (too many fields), ERR_FULL (out of memory),
+ * ERR_CANCELLED, or ERR_INTERNAL (an id or an order is out of range). */
 int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_result *result,
               err *e);
 
 typedef struct psm_score {
     uint64_t total_units;
-    uint64_t shared_units;   /* in prefixes shared with any earlier row */
-    uint64_t cell_units;     /* the same if only equal cells of one field can be shared */
-    uint64_t adjacent_units; /* in prefixes shared with the row sent just before */
+    uint64_t shared_units;   /* units in prefixes shared with any earlier row */
+    uint64_t cell_units;     /* shared_units if only equal cells of one field can be shared */
+    uint64_t adjacent_units; /* units in prefixes shared with the row sent just before */
 } psm_score;
 
-/* Counts the units shared under given orders. field_order as in psm_result; row_order NULL: input
- * order. Errors as psm_solve. */
+/* Counts the units shared under given orders. field_order has the form of psm_result.field_order.
+ * If row_order is NULL, rows are sent in input order. Fails with the errors of psm_solve. */
 int psm_evaluate(const psm_input *in, const uint8_t *field_order, const uint32_t *row_order,
                  psm_score *score, err *e);
 

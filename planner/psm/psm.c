@@ -31,7 +31,7 @@ static int present_fields(const psm_table *t, const uint8_t *order, uint32_t row
     return n;
 }
 
-/* The entry of an order; a new one has 0 rows. */
+/* Finds the entry of an order. If there is none, adds one with 0 rows. */
 static order_count *find_order(scratch *mem, hash_index *by_order, order_count *all,
                                const uint8_t *order, int fields) {
     uint64_t hash = hash64(order, (size_t)fields, (uint64_t)fields);
@@ -122,8 +122,8 @@ static void candidate_grouped(psm_search *s, candidate *c, psm_single *one) {
     candidate_count(s->t, c);
 }
 
-/* The better of the searched order and score_order. The search counts equal cells, so score_order
- * may share more leading units of different cells. */
+/* Sets *c to the better of the searched order and score_order. The search counts only equal cells,
+ * so score_order may share more leading units of different cells. */
 static void candidate_best_fixed(const psm_table *t, candidate *c, const psm_single *one) {
     candidate_one_order(t, c, t->score_order);
     scratch_mark mark = scratch_save(t->mem);
@@ -145,8 +145,8 @@ static psm_search open_search(psm_table *t, const psm_options *options) {
     return s;
 }
 
-/* Whether grouping saves at least `percent` of the units that the fixed order computes, and at least
- * one unit. */
+/* Whether grouping saves at least `percent` of the units that the fixed order computes, and at
+ * least one unit. */
 static bool grouping_pays(const psm_table *t, const candidate *grouped, const candidate *fixed,
                           uint32_t percent) {
     uint64_t computed = t->units - fixed->shared;
@@ -157,9 +157,9 @@ static bool grouping_pays(const psm_table *t, const candidate *grouped, const ca
 enum { AUTO_PERCENT = 10, SAMPLE_PERCENT = 2 };
 enum { SAMPLE_ROWS = 4096, SAMPLE_RUN = 32, SAMPLED_FROM = 8 * SAMPLE_ROWS };
 
-/* Solves a sample of a large table: evenly spaced runs of neighbouring rows, which are often similar.
- * A sample shares less than the whole table, so it rules grouping out only if it gains almost nothing
- * there. */
+/* Whether a sample of a large table shows that grouping gains almost nothing. The sample consists
+ * of evenly spaced runs of neighbouring rows, which are often similar. A sample shares less than
+ * the whole table, so only an almost zero gain rules grouping out. */
 static bool sample_rules_out(const psm_input *in, const psm_options *options, scratch *mem) {
     if (in->rows <= SAMPLED_FROM)
         return false;
@@ -207,7 +207,8 @@ static candidate solve_off(const psm_table *t, const psm_options *options) {
     return c;
 }
 
-/* Grouped if it saves `percent` of the units that the best fixed order computes, else that order. */
+/* Returns the grouped solution if it saves `percent` of the units that the best fixed order
+ * computes; otherwise returns the fixed order. */
 static candidate solve_grouped(psm_table *t, const psm_options *options, uint32_t percent,
                                psm_result *result) {
     psm_search s = open_search(t, options);

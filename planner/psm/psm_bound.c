@@ -1,14 +1,14 @@
 /*
  * psm_bound.c - an upper bound of what equal cells can share, by Lagrangian duality.
  *
- * Relaxation: each row chooses a chain of sets from the empty one upwards. In the step from S to S+c
- * the rows of a group of S+c pay together for one copy of its cells. Any weights that divide this
- * cost among the group's rows give a lower bound of the units to compute: the sum over rows of the
- * cheapest chain. Equal weights are the start; multiplicative ascent then moves weight from the rows
- * that do not use a group to those that do.
+ * Relaxation: each row chooses a chain of sets, beginning with the empty set. In the step from S to
+ * S+c, the rows of a group of S+c share the cost of one copy of the group's cells. Any weights that
+ * divide this cost among the group's rows give a lower bound on the units to compute: the sum over
+ * all rows of the row's cheapest chain. The first weights are equal. Multiplicative ascent then
+ * moves weight from the rows that do not use a group to the rows that use it.
  *
  * Invariant: the weights of a group add up to at most the cost of its cells, so every iterate is a
- * valid bound; the best one is returned. Where the lattice was cut, the cheapest continuation is
+ * valid bound; the best bound is returned. If the lattice was cut, the cheapest continuation is
  * assumed and the weights stay equal.
  */
 #include "psm_int.h"
@@ -90,7 +90,7 @@ static uint32_t set_index(const bounder *b, const lattice_set *set) {
     return (uint32_t)(set - b->l.set);
 }
 
-/* Opens the edges from one set upwards, and the stages they lead to. */
+/* Opens the edges from one set to larger sets, and the stages to which the edges lead. */
 static void edges_from(bounder *b, uint32_t from) {
     const lattice_set *set = &b->l.set[from];
     for (uint32_t k = 0; k < set->active; k++)
@@ -207,8 +207,8 @@ static uint32_t mark_chains(bounder *b) {
     return n;
 }
 
-/* Multiplies the weights of the rows that use the group by `factor`, then scales all of them to the
- * cost of its cells. */
+/* Multiplies the weights of the rows that use the group by `factor`. Then scales the weights of all
+ * rows of the group such that they add up to the cost of the group's cells. */
 static void reweigh_group(const bounder *b, const edge *e, uint32_t g, float factor) {
     const lattice_set *set = &b->l.set[e->to];
     const psm_atom *a = &b->l.s->t->atom[e->atom];

@@ -8,8 +8,8 @@
  *                  + common leading units, with names, of the different values of c in g (estimated)
  *
  * The savings are computed from large sets to small ones; then the rows follow the choices from the
- * empty set upwards. Rows whose value of the chosen atom is unique in their group become a problem of
- * their own at that node, and so do the groups of a set below which the lattice was cut.
+ * empty set upwards. Rows whose value of the chosen atom is unique in their group become a problem
+ * of their own at that node, and so do the groups of a set below which the lattice was cut.
  *
  * Invariant: each row is in at most one open problem, and every problem has fewer rows or fewer
  * atoms than the one it comes from.
@@ -25,7 +25,7 @@ typedef struct tally {
     uint32_t values; /* groups of the next set, without the absent value's */
 } tally;
 
-/* Estimated common leading units, with names, of `values` different values. */
+/* Estimates the common leading units, with names, of `values` different values. */
 static uint64_t common_units(const common_curve *curve, uint64_t values) {
     return values < 2 ? 0 : (values - 1) * curve->at[63 - __builtin_clzll(values)] / 16;
 }
@@ -127,8 +127,8 @@ static void lattice_solve(lattice *l) {
 
 /* ---- following the choices ------------------------------------------------------------------- */
 
-/* A problem left by a walk: rows from `start` in walk.row to the next problem's, and the atoms still
- * to be ordered. */
+/* A problem left by a walk: rows from `start` in walk.row to the next problem's, and the atoms
+ * still to be ordered. */
 typedef struct leftover {
     uint32_t start;
     field_set atoms;
@@ -266,8 +266,8 @@ static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int 
     return sum;
 }
 
-/* Appends the field with the most common leading units among the rows still equal, then the rest by
- * score: hardly any two rows are equal up to there. */
+/* Appends the field with the most common leading units among the rows that are still equal. Then
+ * appends the other fields by score, since hardly any two rows are equal up to there. */
 static void single_finish(psm_search *s, psm_single *one) {
     const psm_table *t = s->t;
     field_set left = 0;
@@ -295,8 +295,8 @@ static void single_finish(psm_search *s, psm_single *one) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* Sends the atoms with a single value in these rows first; returns the others. This halves the
- * lattice per atom. */
+/* Sends the atoms that have a single value in these rows first, and returns the other atoms. Each
+ * atom sent first halves the lattice. */
 static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms) {
     field_set rest = atoms;
     for (field_set left = atoms; left != 0; left &= left - 1) {
@@ -314,7 +314,8 @@ static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, fi
     return rest;
 }
 
-/* one: also store the best single order of this problem's lattice; NULL: not wanted. */
+/* Solves a problem. If `one` is not NULL, also stores the best single order of the problem's
+ * lattice in it. */
 static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms,
                        psm_single *one) {
     if (one == NULL) {

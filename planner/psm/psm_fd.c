@@ -2,13 +2,14 @@
  * psm_fd.c - finds functional dependencies between fields, and makes the atoms of the search.
  *
  * Fields that determine each other form an atom; a field is sent after the fields it determines.
- * Neither costs anything: rows that agree on a field agree on what it determines, so sending the
- * determined field earlier splits no group. Dependencies are verified on all rows.
+ * Neither rule loses sharing: rows with equal values of a field also have equal values of the
+ * fields that it determines, so sending those first splits no group. Dependencies are verified on
+ * all rows.
  */
 #include "psm_int.h"
 
-/* Whether each value of a occurs with a single value of b. to: [a->distinct] work space. Most pairs
- * fail within a few rows. */
+/* Whether each value of a occurs with only one value of b. `to` is work space of a->distinct
+ * entries. Most pairs of columns fail within a few rows. */
 static bool determines(const psm_table *t, const psm_column *a, const psm_column *b, uint32_t *to) {
     memset(to, 0xff, sizeof *to * a->distinct);
     for (uint32_t r = 0; r < t->rows; r++) {

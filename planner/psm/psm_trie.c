@@ -1,10 +1,10 @@
 /*
  * psm_trie.c - sorts rows by their prompts, and counts what they share.
  *
- * In lexicographic order the longest prefix that a row shares with any earlier row is the one it
- * shares with the row before. The sum over neighbours therefore is what a prefix tree shares, in
- * whatever order the rows are sent. The sort takes two cells at a time, most significant first, by
- * radix sort: linear in the number of rows.
+ * In lexicographic order, the longest prefix that a row shares with any earlier row is the prefix
+ * that it shares with the previous row. So the sum over neighbours is the number of units that a
+ * prefix tree shares, in whatever order the rows are sent. The radix sort compares two cells at a
+ * time, the most significant first, and is linear in the number of rows.
  */
 #include "psm_int.h"
 
