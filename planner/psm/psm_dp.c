@@ -221,8 +221,8 @@ static void walk_set(lattice *l, const lattice_set *set, walk *w) {
 
 /* ---- one order for all rows ------------------------------------------------------------------ */
 
-/* Appends the choices that are best if all groups make the same, up to the lattice's end or a cut,
- * and keeps the groups there. */
+/* Appends the choices that are best if all groups make the same choice, up to the lattice's end or
+ * a cut. Keeps the groups of the last set. */
 static void single_follow(const lattice *l, psm_single *one) {
     const lattice_set *set = &l->set[0];
     while (set->one_choice != CHOICE_NONE && (!set->open || set == l->set)) {

@@ -2,25 +2,26 @@
  * psm_lattice.c - builds the lattice: the groups of rows under each set of atoms.
  *
  * A group depends on the set of atoms sent so far, not on their order, so m! orders collapse to 2^m
- * sets; of these only sets that contain, with each atom, the atoms it needs are admissible.
+ * sets. A set is admissible only if it contains, for each of its atoms, all atoms that the atom
+ * needs.
  *
- * Invariants: sets are built by ascending size, each by refining the subset with the fewest active
- * rows; a row alone in its group is dropped, since no larger set can group it again. When a level
- * exceeds the budget, its most promising sets are built and the others cut; psm_dp.c solves the
- * groups below a cut as smaller problems.
+ * Invariants: sets are built by ascending size. Each set is built by refining the subset with the
+ * fewest active rows. A row alone in its group is dropped, since no larger set can group it again.
+ * If a level exceeds the budget, its most promising sets are built and the other sets are cut;
+ * psm_dp.c solves the groups below a cut as smaller problems.
  */
 #include "psm_int.h"
 
 #include <stdlib.h>
 
-/* Promised gain of an atom by which no set has been refined yet: above all others. */
+/* Promised gain of an atom by which no set has been refined yet: greater than any other gain. */
 #define UNSEEN (UINT64_MAX / 4)
 
 static uint64_t hash_of(field_set atoms) {
     return atoms * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
-/* The index of the set of these atoms, or SET_NONE. */
+/* Finds the index of the set of these atoms; SET_NONE: there is no such set. */
 static uint32_t set_find(const lattice *l, field_set atoms) {
     hash_slot *s = hash_index_first(&l->by_atoms, hash_of(atoms));
     while (s && l->set[s->item].atoms != atoms)
@@ -127,7 +128,8 @@ static void set_build(lattice *l, lattice_set *set) {
         set_store(l, set, &to);
 }
 
-/* Adds the sets with one atom more. Takes an index, because set_add may move the sets. */
+/* Adds the sets that have one more atom than set `from`. Takes an index, because set_add may move
+ * the sets. */
 static void set_expand(lattice *l, uint32_t from) {
     field_set atoms = l->set[from].atoms;
     for (field_set left = l->atoms & ~atoms; left != 0; left &= left - 1) {
@@ -148,7 +150,7 @@ static void set_expand(lattice *l, uint32_t from) {
 
 /* ---- building all ---------------------------------------------------------------------------- */
 
-/* Cost in row visits of building a set; its bookkeeping costs about SET_VISITS. */
+/* The bookkeeping of building a set costs about as much as SET_VISITS row visits. */
 enum { SET_VISITS = 24 };
 
 static uint64_t set_cost(const lattice *l, const lattice_set *set) {
@@ -175,7 +177,8 @@ static int by_promise(const void *a, const void *b) {
     return x->atoms < y->atoms ? -1 : 1;
 }
 
-/* Cuts the least promising sets of a level, so that building the others costs at most `budget`. */
+/* Cuts the least promising sets of a level, so that building the remaining sets costs at most
+ * `budget`. */
 static void level_cut(lattice *l, int size, uint64_t budget) {
     scratch_mark mark = scratch_save(l->s->mem);
     bid *list = SCRATCH_ARRAY(l->s->mem, bid, l->sets);

@@ -1,8 +1,8 @@
 /*
  * psm_table.c - encodes the caller's fields: dense value ids, costs, and ranks of all cells.
  *
- * Invariants: later steps use ids and ranks, not names or texts; ids without a row are dropped, so
- * `distinct` is the number of different values in these rows.
+ * Invariants: later steps use only ids and ranks, not names or texts. Ids that no row has are
+ * dropped, so `distinct` is the number of different values in the rows.
  */
 #include "psm_int.h"
 
@@ -27,10 +27,10 @@ int psm_check(const psm_input *in, err *e) {
     return 0;
 }
 
-/* The caller's ids of a column's dense ids. */
+/* Maps a column's dense ids to the caller's ids. */
 typedef struct encoded {
     uint32_t *source; /* [present] the caller's id */
-    uint32_t present; /* number of values without the absent one */
+    uint32_t present; /* number of values, without the absent value */
 } encoded;
 
 static void encode_column(psm_table *t, psm_column *c, const psm_field *field,
@@ -79,7 +79,7 @@ static uint32_t common_units(const psm_cell *a, const psm_cell *b) {
     return k;
 }
 
-/* Order by units. Only for cells with units. */
+/* Compares two cells by their units. Both must have units. */
 static int cell_compare(const psm_cell *a, const psm_cell *b) {
     uint32_t k = common_units(a, b);
     bool end_a = k == a->length, end_b = k == b->length;
@@ -139,7 +139,8 @@ static uint32_t collect_refs(psm_table *t, const psm_field *field, int f, const 
     return from->present;
 }
 
-/* Columns without name units share space 0: each is sorted, then they are merged. */
+/* Ranks all cells. Columns without name units share space 0: each column is sorted, then the
+ * columns are merged. */
 static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
     size_t total = 1;
     for (int f = 0; f < t->fields; f++)
