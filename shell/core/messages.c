@@ -62,9 +62,12 @@ void shell_error(shell *sh, const place *where, const err *e) {
 }
 
 void shell_stopped(const shell *sh, const char *more) {
-    bool cover = sh->term.err_tty && !sh->term.dumb; /* overwrite the ^C that the terminal echoed */
+    /* The row that was being written may have ended within an escape sequence, and the ^C that the
+     * terminal echoes then makes it ESC ^, which starts a string that only ESC \ ends (ECMA-48, PM
+     * and ST). So ESC \ comes first; then the row and the ^C are erased. */
+    bool erase = sh->term.err_tty && !sh->term.dumb;
     fflush(stdout);
-    fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[0m\033[K" : "", more);
+    fprintf(stderr, "%sstopped%s\n", erase ? "\033\\\r\033[0m\033[K" : "", more);
 }
 
 bool shell_failed(shell *sh, const err *e) {
