@@ -225,7 +225,6 @@ static int send_group(llm_sender *x, int first, uint32_t done, const int64_t *ro
     size_t n;
     arena *mem = arena_new_in(x->o->ctx->space);
     x->keep = kv_is_reused_later(s, site, done);
-    x->queued = x->queued_bytes = 0;
     for (int i = first; i < end && status == 0; i++)
         if (shares_prompts_with(s, first, i))
             status = x->driver->select(x, i, rows, count, e);
