@@ -29,8 +29,8 @@ typedef enum setting_type {
 } setting_type;
 
 /* X(name, type, default, allowed words or unit, help). Each row defines a member of `settings` and
- * its entry in SET, SHOW, .help and completion. A WORD member is an index into the allowed words
- * ('a|b|c'); a TEXT member is owned by the struct. */
+ * its entry in SET, SHOW, .help and completion. The value of a WORD member is an index into the
+ * allowed words ('a|b|c'); a TEXT member is owned by the struct. */
 /* clang-format off */
 #define SQL_SETTINGS(X)                                                                                                    \
     X(psm, WORD, "auto", "off|fixed|grouped|auto", "how rows and the fields in their prompts are ordered so that prompts share prefixes")        \
@@ -93,10 +93,13 @@ typedef struct settings {
 typedef struct setting_info {
     const char *name;
     setting_type type;
-    const char *standard, *words, *help;
+    const char *standard; /* the default, as SET reads it */
+    const char *words;    /* the allowed words or the unit */
+    const char *help;
 } setting_info;
 
-/* Values of the WORD settings: indexes into their words, in the same order (test_sql_settings). */
+/* Values of the WORD settings: indexes into the allowed words, in the order of SQL_SETTINGS
+ * (checked by test_sql_settings). */
 enum { PSM_SETTING_OFF, PSM_SETTING_FIXED, PSM_SETTING_GROUPED, PSM_SETTING_AUTO, PSM_SETTINGS };
 enum { SCHEDULE_TREE, SCHEDULE_FIFO, SCHEDULES };
 enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE, KEEPS };
@@ -119,7 +122,7 @@ enum { RATES_MEASURED, RATES_NOMINAL, RATES };
 
 void settings_init(settings *s); /* all defaults */
 void settings_free(settings *s);
-void settings_copy(settings *to, const settings *from); /* `to` is initialised or zero */
+void settings_copy(settings *to, const settings *from); /* `to` must be initialised or all zero */
 /* Sets a setting from a value; NULL resets it to its default. Sizes ('2GB', '512 kB') and switches
  * (on/off/true/false/1/0) are parsed from text. Errors: ERR_BIND for an unknown name, with the
  * nearest setting name as hint. ERR_TYPE for a value that is not allowed, with the allowed ones. */
@@ -130,13 +133,19 @@ const setting_info *settings_table(size_t *count);
 
 /* ---- functions (functions.c) ----------------------------------------------------------------- */
 
-/* X(id, name, min args, max args (-1: any), parameters, result, volatile, signature, help).
+/* X(id, name, min args, max args (-1: no limit), parameters, result, volatile, signature, help).
+ *
  * `parameters` has one letter per parameter; the last letter also applies to all further arguments:
- * t TEXT, i INTEGER, r REAL, n a number, a any type, s any type, cast to TEXT, c a condition, =
- * cast to the common type of all arguments marked =, x comparable with the first argument, b TEXT
- * or BLOB, d TEXT or a number. `result` is a type or a rule. SAME1: the first argument's type.
- * COMMON: the common type of all arguments. NUMBER1: REAL if the first argument is REAL, else
- * INTEGER. */
+ *   t  TEXT                 a  any type
+ *   i  INTEGER              s  any type, cast to TEXT
+ *   r  REAL                 =  any type, cast to the common type of all arguments marked =
+ *   n  a number             x  a type that can be compared with the first argument's
+ *   b  TEXT or BLOB         c  a condition
+ *   d  TEXT or a number
+ *
+ * `result` is a type or a rule. SAME1: the first argument's type. COMMON: the common type of the
+ * arguments marked = (of mod: of both arguments). NUMBER1: REAL if the first argument is REAL, else
+ * INTEGER. `volatile` is 1 if equal arguments can give different results. */
 /* clang-format off */
 #define SQL_FUNCTIONS(X)                                                                                                   \
     X(ABS, "abs", 1, 1, "n", NUMBER1, 0, "abs(x)", "absolute value")                                                      \
@@ -242,24 +251,26 @@ typedef struct function_info {
 const function_info *sql_functions(size_t *count);
 /* Returns all keywords, reserved and not, in upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
-/* Appends an identifier, quoted if it is a keyword or has characters other than letters, digits and
- * underscores. */
+/* Appends an identifier, quoted if it is a keyword, begins with a digit or has characters other
+ * than ASCII letters, digits and underscores. */
 void sql_print_name(buf *out, str name);
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
 typedef enum expr_kind {
     EXPR_LITERAL,
-    EXPR_COLUMN, /* column.id; column.slot: position in the input batch, set by the planner */
-    EXPR_OP,     /* op over args */
-    EXPR_FUNC,   /* function over args */
+    /* column.id; column.slot: position in the input row, set by the planner (by the binder in an
+     * expression over one row of a table: CHECK, ON CONFLICT, RETURNING) */
+    EXPR_COLUMN,
+    EXPR_OP,   /* op over args */
+    EXPR_FUNC, /* function over args */
     /* args: when1, then1, when2, then2, …, else (always present; may be the literal NULL) */
     EXPR_CASE,
-    EXPR_CAST, /* args[0] to `type`; a run-time error if it cannot be converted */
+    EXPR_CAST, /* args[0] converted to `type`; a value that cannot be is a run-time error */
     EXPR_IN,   /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
     /* args: value, body. Evaluates `value` once per row, then `body`, in which EXPR_LET_VAR reads
-     * that value. Used for a volatile operand of CASE or BETWEEN, which the body reads more than
-     * once. */
+     * that value. Used for a volatile operand of CASE, BETWEEN or a comparison of rows, which the
+     * body reads more than once. */
     EXPR_LET,
     EXPR_LET_VAR
 } expr_kind;
@@ -270,7 +281,8 @@ typedef enum expr_op {
     OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE,
     /* NULL-safe: IS NOT DISTINCT FROM and IS DISTINCT FROM; also IS [NOT] NULL, TRUE, FALSE */
     OP_IS, OP_IS_NOT,
-    OP_AND, OP_OR, OP_NOT, /* two args; chains of AND, OR and CONCAT are balanced trees */
+    /* AND and OR have two args, NOT has one; a chain of AND, OR or CONCAT is a balanced tree */
+    OP_AND, OP_OR, OP_NOT,
     /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
     OP_LIKE, OP_ILIKE, OP_GLOB,
     EXPR_OPS
@@ -290,7 +302,8 @@ struct expr {
         } column;
         expr_op op;
         function_id function;
-        /* EXPR_CAST into a table column: a value that value_assign rejects is an error */
+        /* EXPR_CAST: true if the result is stored in a table column, so that value_assign converts
+         * (an error if anything would be lost); false: value_cast converts */
         bool exact;
     };
     int nargs;
@@ -302,7 +315,7 @@ struct expr {
 
 bool expr_equal(const expr *a, const expr *b); /* structural; positions and slots are ignored */
 bool expr_is_constant(const expr *x);          /* no column and nothing volatile */
-bool expr_is_volatile(const expr *x);          /* calls a volatile function, as random() */
+bool expr_is_volatile(const expr *x);          /* calls a volatile function such as random() */
 /* Calls visit for every column reference in x, repeated ids included. */
 void expr_columns(const expr *x, void (*visit)(void *ctx, int id), void *ctx);
 /* Appends x as SQL text; a column without a name prints as #id. */
@@ -326,7 +339,7 @@ typedef struct rel rel;
 typedef struct llm_call {
     int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
     value prompt;    /* TEXT as written; if NULL, the call's result is NULL */
-    str instruction; /* the prompt with {x} replaced by the field's name and {{ by { */
+    str instruction; /* the prompt with {x} replaced by the name of field x, {{ by {, }} by } */
     int nfields;
     str *field_names;
     bool *field_required; /* the prompt names the field in braces */
@@ -334,17 +347,17 @@ typedef struct llm_call {
     bool by_use; /* the type was inferred from the context, not given by RETURNS */
     int nliterals;
     str *literals;  /* ENUM, BOOLEAN, INTEGER BETWEEN: the allowed answers, in order */
-    str model;      /* n = 0: the setting's model */
-    int max_tokens; /* 0: the setting's value */
+    str model;      /* n = 0: SET model applies */
+    int max_tokens; /* 0: SET max_tokens applies */
     /* query for few-shot examples: columns for some of the fields, then the answer; NULL: no
      * examples */
     rel *examples;
     int nexample_fields;
     int *example_fields; /* per column of `examples` except the last: index of its field */
-    value temperature;   /* NULL: the setting's temperature */
-    int nstop;           /* 0: the setting's stop text */
+    value temperature;   /* NULL: SET temperature applies */
+    int nstop;           /* 0: SET stop applies */
     str *stop;           /* stop sequences of a TEXT answer */
-    int pos, len;        /* span of the first occurrence */
+    int pos, len;        /* span of the first occurrence; pos -1: it is in a view */
 } llm_call;
 
 value_type llm_call_type(const llm_call *call); /* type of the result column */
@@ -353,8 +366,9 @@ const char *llm_returns_name(llm_returns r);    /* "TEXT", "ENUM", … */
 /* An occurrence of a call in a REL_LLM node: computes column out_id for each input row. */
 typedef struct llm_use {
     const llm_call *call;
-    expr **args; /* field values; call->nfields of them */
-    /* rows for which it is not true get NULL without asking the model; NULL: all rows are asked */
+    expr **args; /* [call->nfields]: the field values */
+    /* condition: a row for which it is not true gets the answer NULL and the model is not asked; a
+     * null pointer: the model is asked for all rows */
     expr *guard;
     int out_id;
     int prob_id; /* REAL column with the answer's probability; -1: not needed */
@@ -364,8 +378,8 @@ typedef struct llm_use {
  * call has none. */
 int llm_call_max_tokens(const settings *s, const llm_call *call);
 
-/* True if two calls have the same field names and values, so that their prompts share a prefix when
- * the row data comes before the question. */
+/* True if two calls have the same model, field names and values, and no examples. Their prompts
+ * then share a prefix if the row data comes before the instruction. */
 bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
                             expr *const *b_args);
 /* Parses a field_order setting such as 'a, r.b' into order[nfields], which is always a permutation:
@@ -423,9 +437,9 @@ typedef enum join_kind {
     JOIN_SEMI,   /* left rows with a match */
     JOIN_ANTI,   /* left rows without a match */
     JOIN_SINGLE, /* scalar subquery: a LEFT join in which a second match is an error */
-    /* Every left row, with a BOOLEAN column mark_id that is true if the row has a match. Without a
-     * match, mark_null (for IN) makes it NULL if the predicate is NULL for a right row. Without
-     * mark_null (for EXISTS) it is never NULL. */
+    /* Every left row, with a BOOLEAN column mark_id that is true if the row has a match. For a row
+     * without a match the column is NULL if mark_null is set (for IN, not for EXISTS) and the
+     * predicate is NULL for a right row, else false. */
     JOIN_MARK
 } join_kind;
 const char *join_kind_name(join_kind k); /* "inner", "left", … */
@@ -457,7 +471,7 @@ typedef struct rel_column {
 
 typedef struct rel_expr {
     expr *value;
-    int id;
+    int id; /* of the column that it computes */
 } rel_expr;
 
 typedef struct sort_key {
@@ -469,11 +483,11 @@ typedef struct rel_agg {
     agg_kind kind;
     bool distinct;
     expr *arg;       /* NULL for COUNT(*) */
-    expr *separator; /* GROUP_CONCAT; constant */
+    expr *separator; /* GROUP_CONCAT: a constant; other aggregates: NULL */
     expr *filter;    /* FILTER (WHERE …); NULL: all rows */
     int nkeys;
     sort_key *keys; /* GROUP_CONCAT: its ORDER BY; ties in input order */
-    int id;
+    int id;         /* of the result column */
     value_type type;
 } rel_agg;
 
@@ -501,7 +515,8 @@ typedef enum frame_exclude {
 
 typedef struct frame_bound {
     bound_kind kind;
-    /* of PRECEDING and FOLLOWING: an INTEGER; in RANGE frames a value of the order key's type */
+    /* PRECEDING and FOLLOWING: a number of rows (ROWS) or of groups of peers (GROUPS), an INTEGER;
+     * in a RANGE frame a distance of the ORDER BY key, in the key's type */
     value offset;
 } frame_bound;
 
@@ -519,11 +534,11 @@ typedef struct rel_window {
     agg_kind agg; /* of WINDOW_AGGREGATE */
     int nargs;
     expr **args;     /* an aggregate without args is count(*) */
-    expr *separator; /* GROUP_CONCAT; constant */
+    expr *separator; /* GROUP_CONCAT: a constant; other functions: NULL */
     expr *filter;    /* FILTER (WHERE …) of an aggregate; NULL: all rows */
     int npartition, nkeys;
     window_frame frame;
-    int id;
+    int id; /* of the result column */
     value_type type;
 } rel_window;
 
@@ -540,14 +555,14 @@ struct rel {
         struct {
             const table_def *table;
             str alias;
-            int *columns; /* table column that cols[i] reads; -1: rowid */
+            int *columns; /* [ncols]: the table column that cols[i] reads; -1: rowid */
         } scan;
         struct {
             str path;
             csv_options options;
-            value_type *types; /* nfile_columns: type of each column of the file */
+            value_type *types; /* [nfile_columns]: type of each column of the file */
             int nfile_columns;
-            int *columns; /* file column that cols[i] reads */
+            int *columns; /* [ncols]: the file column that cols[i] reads */
         } file;
         struct {
             str name;
@@ -557,19 +572,19 @@ struct rel {
             expr *predicate;
         } filter;
         struct {
-            rel_expr *exprs; /* ncols */
+            rel_expr *exprs; /* [ncols] */
         } project;
         struct {
             join_kind kind;
             expr *predicate;
-            int mark_id;
-            bool mark_null;
+            int mark_id;    /* JOIN_MARK: see join_kind; other joins: -1 */
+            bool mark_null; /* JOIN_MARK: see join_kind */
             /* Set by the planner. > 0: a range join that returns only the first `first` matches of
              * each left row, and the ties of the last match. Matches are ordered by the right
              * column that the predicate bounds. */
             int64_t first;
-            bool first_descending;
-        } join; /* also of REL_APPLY */
+            bool first_descending; /* the matches are in descending order */
+        } join;                    /* REL_JOIN and REL_APPLY */
         struct {
             int nkeys, naggs;
             rel_expr *keys;
@@ -598,7 +613,7 @@ struct rel {
             llm_use *uses;
         } llm;
         struct {
-            const struct llm_pipeline *details; /* planner/core/pipeline_int.h */
+            const struct llm_pipeline *details; /* defined in planner/core/pipeline_int.h */
             void (*print)(const struct llm_pipeline *details, buf *out);
         } pipeline;
         struct {
@@ -637,7 +652,7 @@ struct rel {
 /* ---- building ------------------------------------------------------------------------------- */
 
 /* Constructors of expressions and relations in arena `a`. A new node points to the nodes passed to
- * the constructor and does not change them. Column slots are not yet set. */
+ * the constructor and does not change them. The slots of column references are not set. */
 expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs);
 expr *expr_literal(arena *a, value v);
 expr *expr_column(arena *a, int id, value_type type, str name);
@@ -652,13 +667,14 @@ rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right);
  * have ids of their own. */
 void rel_set_columns(arena *a, rel *r);
 const rel_column *rel_column_of(const rel *r, int id); /* NULL: no such column */
-rel *rel_project(arena *a, rel *left, int ncols);      /* the caller fills the columns */
+rel *rel_project(arena *a, rel *left, int ncols);      /* the caller sets cols and project.exprs */
 rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
 rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
 
 /* Invariants that the binder establishes and the planner keeps:
- *   WHERE a AND b is one REL_FILTER per conjunct, in written order; the REL_LLM of a conjunct's calls
- *   is directly below its filter.
+ *   WHERE a AND b is one REL_FILTER per conjunct, in written order (conjuncts without calls and
+ *   subqueries share one after the first 64); the REL_LLM of a conjunct's calls is directly below
+ *   its filter.
  *   A REL_JOIN predicate contains no LLM call: a condition with a call is a filter above an INNER
  *   JOIN, or the REL_OUTER_RESIDUAL of a LEFT JOIN.
  *   llm_use.guard contains the conditions of CASE, of AND and OR inside a conjunct, of
@@ -705,22 +721,25 @@ struct sql_stmt {
      *   DELETE: rowid; for RETURNING also all columns */
     rel *query;
     int ncalls;
-    llm_call **calls; /* all LLM calls of `query` */
-    /* contains a comparison that is never true, such as x = NULL; causes a warning */
+    llm_call **calls; /* [ncalls]: all LLM calls of `query` */
+    /* the statement has a comparison that is never true, such as x = NULL; causes a warning */
     bool compares_null;
     int next_id;    /* first unused column id; the planner allocates from here */
     int next_share; /* first unused number of a REL_SHARED */
 
-    /* INSERT, UPDATE, DELETE, COPY FROM, ALTER, ANALYZE (NULL: all tables) */
+    /* the target of INSERT, UPDATE, DELETE, COPY FROM, CREATE INDEX, ALTER and ANALYZE (ANALYZE,
+     * NULL: all tables) */
     const table_def *table;
     int nchecks;
     row_check *checks; /* CHECK constraints of `table`, for INSERT, UPDATE, COPY */
-    expr **defaults;   /* COPY FROM: per table column; NULL: the column has no DEFAULT */
+    /* COPY FROM: [columns of the table]; ADD COLUMN: [1], of the new column; a NULL element: the
+     * column has no DEFAULT */
+    expr **defaults;
     conflict_action on_conflict;
-    int nconflict;
-    int *conflict_columns;
-    /* DO UPDATE SET: new value per table column; NULL: unchanged. Slots [0, n) are the existing
-     * row, slots [n, 2n) the excluded row. */
+    int nconflict;         /* 0: ON CONFLICT without columns: any unique key may be in conflict */
+    int *conflict_columns; /* [nconflict]: indexes of the table columns of ON CONFLICT (…) */
+    /* DO UPDATE SET: [columns of the table] new values; a NULL element: the column is unchanged.
+     * Slots [0, n) are the existing row, slots [n, 2n) the excluded row. */
     expr **conflict_set;
     expr *conflict_where;
     bool update_from; /* UPDATE … FROM: a target row that `query` returns twice is an error */
@@ -730,30 +749,34 @@ struct sql_stmt {
     expr **returning;
     rel_column *returning_cols;
 
-    /* CREATE TABLE [AS], with defaults and checks already validated; DROP and RENAME COLUMN: the
-     * table's definition after the change */
+    /* CREATE TABLE [AS], with defaults and checks already validated; RENAME COLUMN: the table's
+     * definition after the change; DROP COLUMN: the same without indexes */
     table_def create_table;
     index_def create_index;
     view_def create_view;
     model_def create_model;
     bool if_exists, if_not_exists, or_replace;
-    /* DROP, RENAME: the object; SET, SHOW, RESET: the setting (n = 0: all); CREATE INDEX: its table;
-     * PIN, UNPIN: the pin */
+    /* CREATE TABLE, VIEW, MODEL, DROP, ALTER: the object; SET, SHOW, RESET: the setting (n = 0:
+     * all); CREATE INDEX: its table; CLEAR CACHE: the model (n = 0: all); WARM, PIN, UNPIN: the
+     * table or view, whose name is also the name of the pin */
     str name;
-    str new_name;
-    int column; /* DROP COLUMN, RENAME COLUMN */
+    str new_name; /* RENAME */
+    int column;   /* DROP COLUMN, RENAME COLUMN: its index */
     column_def add_column;
     value set_value;
     struct {
         str path;
         csv_options options;
-        int ncolumns; /* target columns in the file's order; 0: all columns of the table */
-        int *columns;
+        int ncolumns; /* 0: COPY FROM fills all columns of the table */
+        int *columns; /* [ncolumns]: COPY FROM, the table columns in the order of the file */
     } copy;
     struct {
         sql_stmt *stmt;
-        bool analyze, tokens, json, rules; /* rules: print the tree after each rule */
-        bool savings;                      /* estimate what each planner rule saves */
+        bool analyze; /* run the statement, print measurements beside the estimates */
+        bool tokens;  /* count the prompt tokens of each strategy without asking the model */
+        bool json;    /* FORMAT JSON */
+        bool rules;   /* print the tree after each planner rule that changes it */
+        bool savings; /* estimate what each planner rule saves; set by exec */
     } explain;
     clear_what clear; /* CLEAR CACHE */
     bool pin;         /* PIN: STMT_WARM that also pins the warmed cache entries as `name` */
@@ -768,7 +791,7 @@ typedef struct bind_env {
     /* nvariables pairs of name and value; :name is replaced by its value as a literal */
     str *variables;
     int nvariables;
-    const atomic_bool *cancel; /* aborts reading the first records of a pipe; may be NULL */
+    const atomic_bool *cancel; /* true aborts reading the first records of a pipe; may be NULL */
 } bind_env;
 
 /* Finds the end of the first statement in `text`: *length is its length in bytes, the `;` included.
@@ -789,14 +812,14 @@ typedef struct sql_tree {
     bool mentions_rowid; /* a column reference is named rowid, in upper or lower case */
 } sql_tree;
 
-/* Parses the single statement in `text` (with or without `;`); the tree points into the text. Errors:
- * ERR_SYNTAX, ERR_LIMIT, ERR_UNSUPPORTED, with position and hint. */
+/* Parses the single statement in `text` (with or without `;`); the tree points into the text.
+ * Errors: ERR_SYNTAX, ERR_LIMIT, ERR_UNSUPPORTED, ERR_BIND, with position and hint. */
 int sql_parse(str text, arena *a, sql_tree *out, err *e);
-/* Binds a parsed statement to the environment's catalog: resolves names and types into *out. The tree
- * is unchanged and may be bound again, to another catalog. */
+/* Binds a parsed statement to the environment's catalog: resolves names and types into *out. The
+ * tree is unchanged and may be bound again, to another catalog. */
 int sql_bind(const sql_tree *tree, const bind_env *env, arena *a, sql_stmt **out, err *e);
 #ifdef KVASIR_TEST_MODELS
-/* Number of texts parsed and number of binder passes in this process, for tests. */
+/* Counts of this process, for tests: texts parsed, binder passes. */
 extern atomic_uint sql_parsed, sql_bound;
 #endif
 /* sql_parse followed by sql_bind. */
@@ -827,7 +850,8 @@ bool window_frame_equal(const window_frame *a, const window_frame *b);
 /* Appends a window function as "lag(x, 1) over (partition by a order by b desc rows …)"; without
  * `spec`, the part from `over` on is omitted. `keys` are the keys of its REL_WINDOW. */
 void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out);
-void sort_key_print(const sort_key *k, buf *out); /* x desc nulls last; defaults omitted */
+/* Appends a key as "x desc nulls last"; desc and nulls are omitted where they are the default. */
+void sort_key_print(const sort_key *k, buf *out);
 /* Appends `before` and the n keys separated by commas; nothing if n is 0. */
 void sort_keys_print(const char *before, const sort_key *keys, int n, buf *out);
 /* Appends the tree, one indented line per node: for tests and EXPLAIN (RULES). */

@@ -289,7 +289,8 @@ int sql_bind(const sql_tree *tree, const bind_env *env, arena *mem, sql_stmt **o
             *out = s;
             return 0;
         }
-        if (status && !b.learned) /* otherwise the error may go away with the newly inferred type */
+        /* if this pass inferred a type, the next pass may succeed */
+        if (status && !b.learned)
             return status;
     }
     err_set(e, ERR_BIND, "the types of the LLM calls depend on each other");

@@ -192,8 +192,8 @@ static int aggregate_separator(binder *b, const node *n, rel_agg *agg) {
     return 0;
 }
 
-/* True if x is the DISTINCT argument, or was before the argument was cast. Only such an ORDER BY
- * key has one value for all duplicates. */
+/* True if x is the aggregate's DISTINCT argument, with or without the cast that was added to the
+ * argument. Any other ORDER BY key could have several values for equal arguments. */
 static bool is_argument(const expr *arg, const expr *x) {
     return expr_equal(arg, x) || (arg->kind == EXPR_CAST && expr_equal(arg->args[0], x));
 }
@@ -275,7 +275,8 @@ typedef struct reading {
     const scope *s;
     /* an answer of one of these calls counts as the columns that the call reads */
     const lift *calls;
-    bool own, outer;
+    bool own;   /* a column of the query itself is read */
+    bool outer; /* a column of an outer query is read */
 } reading;
 
 static bool has_column(const scope *s, int id) {

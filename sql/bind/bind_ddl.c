@@ -376,8 +376,8 @@ static table_def renamed_table(binder *b, const table_def *t, int at, ident to) 
     table_def made = *t;
     str from = t->columns[at].name, written = {b->text.p + to.pos, (size_t)to.len};
     function_id function;
-    if (keyword_code(written) ||
-        is_time_word(written, &function)) /* unquoted, the CHECK would not parse it as a name */
+    /* without quotes a CHECK would not read these words as a column's name */
+    if (keyword_code(written) || is_time_word(written, &function))
         written = str_from(arena_printf(b->mem, "\"%.*s\"", (int)written.n, written.p));
     made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
     made.checks = ARENA_ARRAY(b->mem, str, t->nchecks);
@@ -421,7 +421,8 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     return bind_default(b, &s->add_column, &s->defaults[0]);
 }
 
-/* Returns the table without the column, to check whether the views remain valid. */
+/* Returns the table without the column and without indexes, to check whether the views remain
+ * valid. */
 static table_def table_without(binder *b, const table_def *t, int at) {
     table_def made = *t;
     made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);

@@ -140,9 +140,9 @@ int bind_default(binder *b, const column_def *c, expr **out) {
 
 typedef struct target {
     const table_def *table;
-    int n; /* number of columns that get a value */
-    int *columns;
-    expr **defaults; /* per column of the table; a NULL literal if the column has no DEFAULT */
+    int n;           /* number of columns that get a value */
+    int *columns;    /* [n]: their indexes in the table */
+    expr **defaults; /* per column of the table; the literal NULL if the column has no DEFAULT */
 } target;
 
 static int find_target(binder *b, const ast *a, target *t) {
@@ -439,7 +439,8 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
         if (from.cols[i].id == kept.cols[k].id)
             from.cols[i].id = s->query->cols[t->ncolumns + 1 + k++].id;
     s->update_from = a->from != NULL;
-    if (a->from) /* it is no error if several FROM rows set the same values */
+    /* rows of FROM that set the same values are no error: duplicates are removed */
+    if (a->from)
         s->query = rel_distinct(b->mem, s->query);
     status = bind_checks(b, t, s);
     return status ? status : bind_returning(b, a, target_name(a, s), &from, s);

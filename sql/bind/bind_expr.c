@@ -3,9 +3,10 @@
  * track of guards.
  *
  * The guard (b->at.guard) is the condition under which the value being bound is evaluated; an LLM
- * call found there is asked only for rows that satisfy it. AND, OR and CASE add to it here;
- * COALESCE, IIF and FILTER in bind_call.c. Invariant: a bound expression refers to columns by id
- * and contains no LLM call and no subquery: calls and subqueries are steps of b->at.lift.
+ * call in that value is asked only for rows that satisfy the guard. AND, OR and CASE add conditions
+ * to the guard in this file; COALESCE, IIF and FILTER in bind_call.c. Invariant: a bound expression
+ * refers to columns by id and contains no LLM call and no subquery: calls and subqueries are steps
+ * of b->at.lift.
  */
 #include <string.h>
 
@@ -32,7 +33,7 @@ expr *is_null(binder *b, expr *x) {
 }
 
 /* A volatile condition is not added to the guard. It may differ when evaluated a second time, and
- * then a row that needs the answer would not be asked. */
+ * then the model would not be asked for a row that needs the answer. */
 expr *bind_guarded(binder *b, const node *n, expr *more) {
     expr *before = b->at.guard;
     if (more && !expr_is_volatile(more))
@@ -63,7 +64,8 @@ static expr *bind_repeated(binder *b, const node *n, int times) {
 }
 
 /* Returns the operand in a form that can occur in several comparisons. A volatile operand must be
- * evaluated only once: *draw becomes the operand and the result reads its value (see let_over). */
+ * evaluated only once: *draw is set to it, and the result is an EXPR_LET_VAR, which let_over makes
+ * read its value. For any other operand *draw is NULL. */
 static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     *draw = expr_is_volatile(operand) ? operand : NULL;
     if (!*draw)
@@ -71,6 +73,7 @@ static expr *shared_operand(binder *b, expr *operand, expr **draw) {
     return expr_at(expr_new(b->mem, EXPR_LET_VAR, operand->type, 0), operand->pos, operand->len);
 }
 
+/* Returns x with its EXPR_LET_VARs reading the value of `draw`; x itself if draw is NULL. */
 static expr *let_over(binder *b, expr *draw, expr *x) {
     if (!draw || !x)
         return x;
@@ -113,7 +116,7 @@ static const output *find_alias(const binder *b, const node *n) {
 }
 
 /* Binds an alias as the value of its select item. ORDER BY is bound after the select list and
- * reuses its expression; GROUP BY and HAVING bind the item again. An alias is not visible inside
+ * reuses the bound item; GROUP BY and HAVING bind the item again. An alias is not visible inside
  * its own definition. */
 static expr *bind_alias(binder *b, const node *n, const output *meant) {
     const output *aliases = b->at.aliases;
@@ -282,8 +285,8 @@ static bool has_row(const node *n) {
     return n->args[0]->kind == NODE_ROW || n->args[1]->kind == NODE_ROW;
 }
 
-/* n is compared with an LLM call. Returns the type that n gives the call: a number literal's type,
- * or TYPE_NULL if n does not determine it. */
+/* Returns the type that an LLM call without RETURNS gets from a comparison with n: the type of a
+ * number literal, else TYPE_NULL (llm_note_use handles other operands). */
 static value_type used_beside(const node *n) {
     return n->kind == NODE_LITERAL && type_is_number(n->literal.type) ? n->literal.type : TYPE_NULL;
 }
@@ -415,8 +418,7 @@ static expr *bind_op(binder *b, const node *n) {
 
 /* ---- rows of values -------------------------------------------------------------------------- */
 
-/* A comparison of rows is expanded into comparisons of their parts, so that these can use an
- * index. */
+/* A comparison of rows is expanded into comparisons of their parts, which can use an index. */
 
 static bool rows_match(binder *b, const node *l, const node *r) {
     if (l->kind == NODE_ROW && r->kind == NODE_ROW) {
@@ -432,12 +434,14 @@ static bool rows_match(binder *b, const node *l, const node *r) {
     return false;
 }
 
-/* Part i of two compared rows, which occurs `times` times in the bound tree. */
+/* One part of two compared rows. */
 typedef struct row_pair {
-    expr *x, *y, *equal;
-    expr *draw; /* the volatile operand, or NULL: see shared_operand */
+    expr *x, *y; /* of the left row, of the right row */
+    expr *equal; /* x = y; x IS y in IS and IS NOT */
+    expr *draw;  /* the volatile operand, or NULL: see shared_operand */
 } row_pair;
 
+/* Binds one part of two compared rows, which occurs `times` times in the bound tree. */
 static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pair *out) {
     *out = (row_pair){.x = bind_repeated(b, l, times)};
     out->y = out->x ? bind_repeated(b, r, times) : NULL;
@@ -471,7 +475,7 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
         expr *x = pairs[i].x, *y = pairs[i].y;
         if (!ok || unify_comparison(b, n->op, &x, &y, r->args[i]->pos, r->args[i]->len))
             return false;
-        /* `=` with a NULL part is never true; <> and < may be, if another part decides */
+        /* `=` with a NULL part is never true; <> and < may be true because of another part */
         if (n->op == OP_EQ)
             note_null(b, pairs[i].x, pairs[i].y);
         expr *equal = pairs[i].equal = expr_op2(b->mem, same, TYPE_BOOLEAN, x, y);
@@ -540,8 +544,8 @@ static expr *bind_row_between(binder *b, const node *n) {
     return x;
 }
 
-/* Returns the condition that part i is one of the listed values, which an index can use. Returns
- * NULL if the values are not constants or are not compared with a plain column. */
+/* Returns the condition that part i is one of the listed values; an index can use it. Returns NULL
+ * if the values are not constants or are not compared with a plain column. */
 static expr *listed_values(binder *b, expr *const *equal, int nrows, int width, int i) {
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, nrows + 1);
     in->args[0] = equal[i]->args[0];
@@ -556,9 +560,9 @@ static expr *listed_values(binder *b, expr *const *equal, int nrows, int width, 
 }
 
 /* Binds (a, b) IN ((1, 2), (3, 4)) as (a = 1 AND b = 2) OR (a = 3 AND b = 4), preceded by the
- * weaker a IN (1, 3) AND b IN (2, 4) for indexes. A long list becomes a hash lookup, like IN
- * (VALUES …). The weaker conditions are then added only if `searched`: the context needs only the
- * rows for which the result is true. */
+ * implied a IN (1, 3) AND b IN (2, 4), which can use indexes. A long list becomes a hash lookup,
+ * like IN (VALUES …); the implied conditions are then added only if `searched`, which says that the
+ * context needs only the rows for which the result is true. */
 static expr *bind_row_in(binder *b, const node *n, bool searched) {
     enum { HASHED_ROWS = 32 }; /* with fewer rows, comparing costs less than hashing */
     const node *l = n->args[0];

@@ -112,8 +112,8 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->at.scope = saved.scope;
     }
     if (status) {
-        if (inner.code ==
-            ERR_LIMIT) /* nested too deep: naming every view on the way would not help */
+        /* views nested too deep: naming every view on the way to the innermost would not help */
+        if (inner.code == ERR_LIMIT)
             fail(b, inner.code, -1, 0, "%s", inner.message);
         else
             fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p,
@@ -510,7 +510,7 @@ static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, co
     for (int i = 0; i < n; i++) {
         if (all[i].steps.steps.n == 0)
             continue;
-        /* asked only for pairs that satisfy the previous conjuncts */
+        /* the model is asked only for pairs that satisfy the previous conjuncts */
         guard_steps(b, &all[i].steps, predicate);
         r = lift_place(b, &all[i].steps, r);
         predicate = expr_and(b->mem, predicate, all[i].value);
@@ -622,8 +622,8 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
 /* ---- WHERE ----------------------------------------------------------------------------------- */
 
 /* WHERE becomes one filter per conjunct, in the order written, up to this number of filters.
- * Further plain conjuncts share one filter: a generated condition with thousands of conjuncts would
- * otherwise make a tree of this depth. */
+ * Further conjuncts without steps share one filter: a generated condition with thousands of
+ * conjuncts would otherwise make a tree thousands of levels deep. */
 enum { MAX_FILTERS = 64 };
 
 int bind_conjuncts(binder *b, const node *where, rel **r) {

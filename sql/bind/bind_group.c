@@ -12,8 +12,8 @@
 
 /* A call answered for the rows and asked again for the groups. */
 typedef struct clone {
-    int below_id;
-    step *use;
+    int below_id; /* column of the answers for the rows */
+    step *use;    /* the call above the groups */
     bool prob;
 } clone;
 
@@ -138,8 +138,8 @@ static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
     return !s->use.guard || (s->use.guard = rewrite(b, g, above, s->use.guard)) != NULL;
 }
 
-/* Asks a call of WHERE again, with the group keys as arguments: its existing answers are per row,
- * not per group. */
+/* Asks a call that is answered below the groups (in WHERE, a key, an aggregate) again, with the
+ * group keys as arguments: the answers below are per row, not per group. */
 static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
     bool prob = x->column.id == below->use.prob_id;
     for (int i = 0; i < g->clones.n; i++) {

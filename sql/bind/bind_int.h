@@ -23,7 +23,8 @@ typedef struct scope_column {
     str table, name;
     int id;
     value_type type;
-    bool merged;        /* the right column of a USING pair: visible only when qualified */
+    /* visible only with its table's name: right column of a USING pair, column of `excluded` */
+    bool merged;
     bool hidden_column; /* the rowid: left out of * */
 } scope_column;
 
@@ -33,39 +34,42 @@ typedef struct scope {
     struct scope *outer;
     int n, cap;
     scope_column *cols;
-    list computed; /* of step*: LLM calls that nodes below this clause answer */
+    list computed; /* of step*: LLM calls whose answers are columns of nodes below this clause */
 } scope;
 
 /* An LLM call or a subquery lifted out of an expression: becomes a node below the clause. */
 struct step {
-    bool is_apply, placed;
+    bool is_apply; /* true: a subquery (`text` to `guard_id`); false: an LLM call (`use`) */
+    bool placed;   /* lift_place has added its node */
     llm_use use;
-    str text; /* the text of the subquery */
-    rel *right;
-    join_kind kind;
-    /* JOIN_MARK: the comparison of IN. JOIN_SINGLE: true for the rows that need the value; NULL:
-     * all rows need it. */
+    str text;       /* the text of the subquery */
+    rel *right;     /* the bound subquery */
+    join_kind kind; /* JOIN_MARK for IN and EXISTS, else JOIN_SINGLE */
+    /* JOIN_MARK: the comparison of IN; NULL for EXISTS. JOIN_SINGLE: true for the rows that need
+     * the value; NULL: all rows need the value. */
     expr *predicate;
-    int mark_id, value_id;
-    bool mark_null;
-    /* is_apply: true for the rows that need the subquery; its calls read this as column guard_id */
+    int mark_id;    /* JOIN_MARK: the result column; else -1 */
+    int value_id;   /* JOIN_SINGLE: the result column; else -1 */
+    bool mark_null; /* JOIN_MARK: see join_kind */
+    /* true for the rows that need the subquery; the subquery's calls read it as column guard_id;
+     * NULL: no call reads it */
     expr *guard;
-    int guard_id;
+    int guard_id; /* -1: no guard */
     /* computed above the groups, although its arguments still refer to columns of the groups'
      * input */
     bool is_above;
-    bool rewritten;
-    int searched; /* the search (b->search) that visited it last */
+    bool rewritten; /* group_rewrite has replaced group keys in its expressions */
+    int searched;   /* number of the last search (b->search) that visited it */
 };
 
 typedef struct lift {
-    list steps;
+    list steps; /* of step* */
 } lift;
 
 /* How the statement uses the answers of one LLM call. All passes share it, because the type of a
  * call without RETURNS is inferred from its uses. */
 typedef struct call_uses {
-    str key;
+    str key;       /* text that identifies the call; see call_key in bind_llm.c */
     bool prob;     /* LLM_PROB() reads its probability */
     bool number;   /* compared with a number */
     bool boolean;  /* compared with a BOOLEAN or used as a condition */
@@ -80,43 +84,46 @@ typedef struct call_uses {
 /* One LLM call in one binder pass, shared by all occurrences with the same key. */
 typedef struct call_info {
     call_uses *uses;
-    int number;
-    bool given;       /* has a RETURNS clause */
+    int number; /* 1, 2, … in the order of binding; llm_call.number: in the order of placing */
+    bool given; /* has a RETURNS clause */
     bool text_option; /* an occurrence has an option that is valid only for TEXT */
-    bool lacks_prob;  /* LLM_PROB() reads it, but an earlier step was made without a probability */
+    /* LLM_PROB() reads the probability, but steps made before may have no column for it */
+    bool lacks_prob;
     llm_call *call;
 } call_info;
 
 /* The origin of a column's values, used to recognise equal LLM calls. */
 typedef struct id_info {
-    const table_def *table;
-    int column;
-    int same_as;     /* the column that this one copies, or its own id */
-    bool is_null;    /* NULL in every row; its type may still change */
-    call_info *call; /* the LLM call that answers this column; NULL: none */
+    const table_def *table; /* the table that the column is read from; NULL: none */
+    int column;             /* index in `table`; -1: the rowid */
+    int same_as;            /* id of the column that this one copies, or its own id */
+    bool is_null;           /* NULL in every row; its type may still change */
+    call_info *call;        /* the LLM call that answers this column; NULL: none */
     /* The expression that computes the column, or the columns of both sides of a set operation;
      * else NULL. */
     const expr *made_of[2];
-    int searched; /* the search (b->search) that visited it last */
+    int searched; /* number of the last search (b->search) that visited it */
 } id_info;
 
 typedef struct cte_binding {
     struct cte_binding *outer;
     const cte *def;
-    rel *bound;
-    int number, references;
-    scope *scope; /* the outer scope of its query */
+    rel *bound;     /* its query */
+    int number;     /* of its REL_SHARED and REL_RECURSIVE nodes */
+    int references; /* number of references bound so far, without inlined ones */
+    scope *scope;   /* the outer scope of its query */
     bool reads_itself;
     rel *last;    /* the node of the latest reference */
     rel *working; /* while the recursive part is bound: the rows of the previous round; else NULL */
 } cte_binding;
 
+/* A column of a select list. */
 typedef struct output {
-    const node *value; /* NULL: a column of * */
-    const scope_column *col;
-    str name;
-    str qualifier;
-    expr *bound;
+    const node *value;       /* the expression; NULL: a column of * */
+    const scope_column *col; /* the column of *; else NULL */
+    str name;                /* its heading */
+    str qualifier;           /* table alias; n = 0: none */
+    expr *bound;             /* NULL: not yet bound */
 } output;
 
 typedef struct grouping {
@@ -158,8 +165,8 @@ typedef enum truth_context { TRUTH_ANY, TRUTH_TRUE, TRUTH_FALSE } truth_context;
  * context saves this struct and restores it. */
 typedef struct bind_place {
     scope *scope;
-    lift *lift;
-    expr *guard;
+    lift *lift;               /* gets the steps; NULL: LLM calls and subqueries are errors */
+    expr *guard;              /* condition under which the value is evaluated; NULL: always */
     truth_context truth;      /* context of the AND, OR, NOT or IN that is bound next */
     expr *inherited;          /* the guard that all calls of the query being bound have */
     grouping *group;          /* collects aggregates; NULL: none are allowed */
@@ -167,7 +174,7 @@ typedef struct bind_place {
     /* for an error: the clause that would evaluate a select item again */
     const char *reevaluated_by;
     windowing *windows;    /* the bound window functions; NULL: none are allowed */
-    const char *no_window; /* names the clause in the error; NULL: no_aggregate names it */
+    const char *no_window; /* names the clause in the error; NULL: no_aggregate names the clause */
     const char *refuse;    /* not NULL: LLM calls and subqueries are errors in this clause */
     bool returning;        /* in RETURNING: subqueries cannot read the written rows */
     const output *aliases; /* select items that an unknown name may refer to */
@@ -182,11 +189,12 @@ typedef struct binder {
     err *e;
     str text;
     int next_id, next_share;
-    int ninlined; /* CTE references bound inline instead of shared */
-    bool mentions_rowid;
-    bool compares_null;
-    int view_depth; /* > 0: inside a view, so positions refer to the view's text */
-    str view;       /* name of the innermost view */
+    int ninlined;        /* CTE references bound inline instead of shared */
+    bool mentions_rowid; /* as in sql_tree */
+    bool compares_null;  /* as in sql_stmt */
+    /* > 0: inside a view or a stored CHECK or DEFAULT, so positions refer to its text */
+    int view_depth;
+    str view; /* name of the innermost view */
     bind_place at;
     /* For an error: the scope outside the recursive CTE being bound, which cannot refer to it. */
     scope *recursion_outer;
@@ -195,15 +203,15 @@ typedef struct binder {
     str target;                /* alias of the updated table of UPDATE … FROM */
     const list *where_aliases; /* for a hint: select items, whose aliases WHERE cannot use */
     cte_binding *ctes;
-    const cte *defining;    /* for a hint at RECURSIVE: the CTE being bound */
+    const cte *defining;    /* for hints about a CTE that reads itself: the CTE being bound */
     cte_binding *recursion; /* the RECURSIVE CTE whose query is bound next */
-    id_info *ids;
+    id_info *ids;           /* indexed by column id */
     int ids_cap;
     list calls;   /* of call_info* */
     list *uses;   /* of call_uses*: shared by all passes */
     bool learned; /* this pass added to `uses` */
-    int ncalls;
-    int search;
+    int ncalls;   /* the largest llm_call.number so far */
+    int search;   /* number of the current search through steps or columns */
     /* `copies`: how often the bound tree contains the expression being bound. `excess`: number of
      * nodes that all copies after the first add. */
     int64_t copies, excess;
@@ -234,12 +242,13 @@ bool hint_select_alias(binder *b, const node *n);
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
-/* Like bind_expr. If n is an LLM call without RETURNS, its context uses the answer as `used`;
- * TYPE_NULL: unknown. */
+/* Like bind_expr. `used` is the type that the context gives to n if n is an LLM call without
+ * RETURNS; TYPE_NULL: the context gives none. */
 expr *bind_as(binder *b, const node *n, value_type used);
 /* True for current_date, current_time and current_timestamp, functions written without
  * parentheses. */
 bool is_time_word(str name, function_id *function);
+/* Binds n as a condition; `matters` says which of its results the context distinguishes. */
 expr *bind_condition(binder *b, const node *n, truth_context matters);
 expr *bind_call(binder *b, const node *n);
 bool node_has_aggregate(const node *n); /* true if n contains an aggregate without OVER */
@@ -248,6 +257,8 @@ bool window_has_aggregate(const window_spec *w);
 bool aggregate_takes(binder *b, const node *n, agg_kind kind);
 /* Binds argument, separator, FILTER and ORDER BY over the rows below the groups. */
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg);
+/* Report an error and return NULL: the call n has too few or too many arguments, or no function has
+ * its name. */
 expr *wrong_count(binder *b, const node *n, const function_info *info);
 expr *unknown_function(binder *b, const node *n);
 /* Binds n with `more` (may be NULL) added to the guard. */
@@ -267,6 +278,8 @@ expr *to_column(binder *b, expr *x, const column_def *c);
  * or a number to a higher numeric type. Anything else is an error. */
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what);
 expr *to_number(binder *b, expr *x, const char *what);
+/* Converts the operands of a comparison to types that can be compared; pos and len are the span for
+ * an error. */
 int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len);
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 
@@ -308,7 +321,7 @@ int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowin
 int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
 /* Binds a sort key of OVER or of an aggregate; item is NULL for PARTITION BY. */
 int bind_sort_key(binder *b, const node *n, const order_item *item, sort_key *out);
-/* returns the column of a call that windows_bind bound */
+/* Returns the column of a call that windows_bind bound. */
 expr *bind_window_call(binder *b, const node *n);
 int bind_terms(binder *b, query *q, int from, int to, rel **out);
 /* Projects r, with casts where its column types differ from `types`. */
@@ -320,8 +333,8 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
 /* Binds a long IN list as IN (VALUES …); equal[k * width + i] compares part i of the left side with
- * row k. Returns NULL without an error if the values are not constants of one type per column, or
- * if a subquery is not possible here. */
+ * part i of row k. Returns NULL without an error if the values are not constants of one type per
+ * column, or if a subquery is not possible here. */
 expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
@@ -361,6 +374,7 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args);
 rel *lift_place(binder *b, lift *l, rel *r);
 /* Lets expressions of the scope that are bound later use the answers of `l`. */
 void lift_register(binder *b, const lift *l);
+/* Adds the step of a subquery. */
 void lift_apply(binder *b, lift *l, step *s);
 /* Returns the call of `l` or of s->computed that column `id` answers, or NULL. */
 const llm_use *lift_use_of(const scope *s, const lift *l, int id);
@@ -374,7 +388,7 @@ bool expr_mentions(const expr *x, int id);
 /* Binds a constant without LLM calls and subqueries; `what` names it in errors. Returns NULL with
  * an error. */
 expr *bind_constant(binder *b, const node *n, const char *what);
-/* Binds an LLM call, whose answer is used as `used`; TYPE_NULL: unknown. */
+/* Binds an LLM call; `used` as in bind_as. */
 expr *bind_llm(binder *b, const node *n, value_type used);
 /* Binds LLM_PROB() of the call n. `named` is the alias that refers to the call, or NULL. */
 expr *bind_prob(binder *b, const node *n, const node *named);
@@ -401,11 +415,11 @@ int bind_switch(binder *b, const copy_option *o, bool *on);
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
-/* bind_returning.c: binds RETURNING after s->query. `alias` is the name of the target table. `from`
- * has the columns of an UPDATE's FROM, or is NULL. The columns of `from` that RETURNING mentions
- * are the last columns of the query. */
-/* also true if RETURNING has a subquery */
+/* bind_returning.c: true if RETURNING mentions the column, or has a subquery, which may. */
 bool returning_mentions(const ast *a, const scope_column *c);
+/* Binds RETURNING after s->query. `alias` is the name of the target table. `from` has the columns
+ * of an UPDATE's FROM, or is NULL. The columns of `from` that RETURNING mentions are the last
+ * columns of the query. */
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
 int bind_copy_from(binder *b, ast *a, sql_stmt *s);
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);
@@ -415,11 +429,11 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s);
 int bind_create_model(binder *b, ast *a, sql_stmt *s);
 int bind_drop(binder *b, ast *a, sql_stmt *s);
 int bind_alter(binder *b, ast *a, sql_stmt *s);
-/* bind_views.c: reports an error if a view would no longer bind after `old` is replaced by
- * `changed` (NULL: after `old` is dropped). */
+/* bind_views.c: reports an error at `place` if a view would no longer bind after `old` is replaced
+ * by `changed` (NULL: after `old` is dropped). */
 int views_allow_table(binder *b, const table_def *old, const table_def *changed, ident place);
 int views_allow_view(binder *b, const view_def *old, const view_def *changed, ident place);
-bool is_system_table(const binder *b, str name); /* a read-only table */
+bool is_system_table(const binder *b, str name); /* system tables are read-only */
 int find_table(binder *b, ident name, const table_def **out);
 /* Returns the column's index, or -1 with an error. */
 int find_column(binder *b, const table_def *t, ident name);

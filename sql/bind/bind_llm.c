@@ -1,7 +1,7 @@
 /*
  * bind_llm.c - one LLM call: its prompt, fields, options and examples, and which calls are equal.
  *
- * A call is identified by its key: prompt, names and values of the fields, options, type.
+ * A call is identified by its key: prompt, names and values of the fields, options, examples, type.
  * Occurrences with equal keys share one llm_call, whose uses are collected over the whole statement
  * (llm_type.c). Each occurrence becomes a step of its clause (lift.c).
  */
@@ -65,12 +65,14 @@ static call_info *find_info(const binder *b, str key) {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
+/* The fields of a call; each array has an element per field. */
 typedef struct fields {
     int n, cap;
-    expr **args;
-    str *names, *tables; /* tables: qualifiers of the columns that have no alias */
-    int *positions, *lengths;
-    const node **stars; /* the star (t.*) that the field comes from, or NULL */
+    expr **args; /* values */
+    str *names;
+    str *tables; /* table of a field that is a column without alias; n = 0: any other field */
+    int *positions, *lengths; /* spans in the statement's text */
+    const node **stars;       /* the star (t.*) that the field comes from, or NULL */
 } fields;
 
 static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
@@ -140,7 +142,7 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
         err_hint(b->e, "name it: expression AS name");
         return ERR_BIND;
     }
-    /* spelled as in the table, so that REVIEW and review give the same prompt */
+    /* the name is spelled as in the table, so that REVIEW and review give the same prompt */
     const scope_column *c = scope_named(b, n);
     add_field(b, f, x, c ? c->name : n->name.name, c ? c->table : n->qualifier.name, n);
     return 0;
@@ -181,10 +183,9 @@ static int unknown_field(binder *b, const fields *f, str name, const node *promp
     const char **names = ARENA_ARRAY(b->mem, const char *, f->n + 1);
     for (int i = 0; i < f->n; i++)
         names[i] = arena_strndup(b->mem, f->names[i].p, f->names[i].n);
+    /* the literal has no doubled quote, so offsets in its value are offsets in its source text */
     bool exact = prompt->kind == NODE_LITERAL && prompt->literal.type == TYPE_TEXT &&
-                 (size_t)prompt->len ==
-                     /* if no quote is doubled, offsets in the value are offsets in the text */
-                     prompt->literal.s.n + 2;
+                 (size_t)prompt->len == prompt->literal.s.n + 2;
     int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos,
         len = exact ? (int)name.n : prompt->len;
     fail(b, ERR_BIND, pos, len, "the prompt uses {%.*s}, which is not a field of the call",
@@ -464,8 +465,7 @@ static void note_use(rel_visit *v, llm_use *u) {
     *(bool *)v->ctx = true;
 }
 
-/* True if r contains an LLM call. The bodies of CTEs are not searched: they were bound outside the
- * examples, where calls are allowed. */
+/* True if r contains an LLM call, also in a CTE or view that it reads. */
 static bool has_llm_use(rel *r) {
     bool found = false;
     rel_visit v = {.on_use = note_use, .ctx = &found};
@@ -547,7 +547,7 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
         key_examples(b, &k, examples);
     if (n->returns.given) {
         str name = n->returns.name.name;
-        /* INT and INTEGER have one key; synonyms of TEXT have several, as some are errors */
+        /* INT and INTEGER give equal keys; synonyms of TEXT do not, since some (DATE) are errors */
         value_type type;
         if (type_parse(name, &type) && type != TYPE_TEXT)
             name = str_from(type_name(type));
@@ -616,7 +616,7 @@ static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
     return ERR_BIND;
 }
 
-/* Returns the call_info of n: an existing one with the same key, or a new one. */
+/* Returns the call_info of n: an existing one with the same key, or a new one. NULL: an error. */
 static call_info *call_of(binder *b, const node *n, llm_call *call, const fields *f,
                           const node *examples, value_type used) {
     str key = call_key(b, n, call, f, examples);

@@ -273,8 +273,8 @@ static int add_limit(binder *b, query *q, rel **r) {
 
 /* ---- SELECT ---------------------------------------------------------------------------------- */
 
-/* Returns the text of an expression as a column name: line breaks and runs of blanks become one
- * blank. */
+/* Returns the text of an expression as a column name. If it has line breaks or tabs, each run of
+ * blanks becomes one blank; other texts are returned unchanged. */
 static str one_line(binder *b, str s) {
     bool plain = true;
     for (size_t i = 0; i < s.n; i++)
@@ -297,7 +297,8 @@ static str output_name(binder *b, const select_item *item) {
         return item->alias.name;
     if (n->kind == NODE_COLUMN)
         return n->name.name;
-    if (b->view_depth > 0) { /* positions refer to the text of the view */
+    /* in a view, positions refer to the view's text, which b->text is not */
+    if (b->view_depth > 0) {
         if (n->kind == NODE_CALL)
             return n->name.name;
         return n->kind == NODE_LLM ? STR("llm") : STR("?column?");
@@ -394,8 +395,8 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
 
 typedef struct ordering {
     int n;
-    int *outputs;  /* index of the output, or -1 */
-    expr **values; /* the key, where outputs[i] is -1 */
+    int *outputs;  /* [n]: index of the output that is the key; -1: another expression */
+    expr **values; /* [n]: the key, if outputs[i] is -1 */
     const list *items;
 } ordering;
 
@@ -437,7 +438,8 @@ static rel *add_sort(binder *b, rel *r, const ordering *o, const int *ids,
     return rel_sort(b->mem, r, keys, o->n);
 }
 
-/* Returns a PROJECT of the outputs, followed by the sort keys that are not outputs. */
+/* Returns a PROJECT of the outputs, followed by the sort keys that are not outputs. Sets ids[i] and
+ * types[i] to the column of sort key i. */
 static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, const ordering *o,
                             int *ids, value_type *types) {
     int hidden = 0;
@@ -726,8 +728,8 @@ static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel
     return 0;
 }
 
-/* Binds terms from..to-1 as a balanced tree, so that thousands of terms are about a dozen levels
- * deep. */
+/* Binds the terms [from, to) as a balanced tree, so that thousands of terms are about a dozen
+ * levels deep. */
 int bind_terms(binder *b, query *q, int from, int to, rel **out) {
     if (to - from == 1)
         return bind_operand(b, q->terms.items[from], out);
@@ -769,8 +771,8 @@ static int bind_with(binder *b, query *q) {
     return 0;
 }
 
-/* Replaces the reference to a CTE by a projection if there is only one, because it need not be
- * shared. */
+/* Replaces the reference to a CTE by a projection if it is the only reference: the CTE's rows need
+ * not be shared then. */
 static void unshare(binder *b, const cte_binding *stop) {
     for (cte_binding *c = b->ctes; c && c != stop; c = c->outer) {
         if (c->references != 1 || c->def->sharing == CTE_KEPT)

@@ -81,7 +81,7 @@ static bool query_names(const query *q, str name) {
            node_names(q->qualify, name);
 }
 
-/* ---- operators above the working rows --------------------------------------------------------- */
+/* ---- operators above the working rows -------------------------------------------------------- */
 
 static int count_working(const rel *r, int number) {
     int n = 0;
@@ -101,7 +101,7 @@ static const char *invalid_place(const rel *r, int number) {
         switch (r->kind) {
         case REL_FILTER:
         case REL_PROJECT:
-        case REL_LLM: /* check_part reports it */
+        case REL_LLM: /* check_part reports the call */
             break;
         case REL_JOIN:
             if (in_right && r->join.kind != JOIN_INNER && r->join.kind != JOIN_CROSS)
@@ -289,7 +289,7 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done) {
     if ((status = check_shape(b, c, q, at)) != 0)
         return status;
     scope *outer = b->at.scope, *hidden = b->recursion_outer;
-    b->at.scope = NULL; /* evaluated once, not per row of the outer query */
+    b->at.scope = NULL; /* the CTE is evaluated once, not per row of the outer query */
     b->recursion_outer = outer ? outer : hidden;
     status = bind_recursion(b, c, q, at, out);
     b->at.scope = outer;

@@ -10,14 +10,14 @@
  */
 #include "bind_int.h"
 
-/* Ids of the columns whose values are known only after writing. */
+/* The ids [low, high) of the columns whose values are known only after writing. */
 typedef struct id_range {
     int low, high;
-    bool found;
+    bool found; /* the query reads one of these columns */
 } id_range;
 
 /* Fills *row with the columns of a written row, under their ids in the query. Columns that INSERT
- * may generate (the key) or DO UPDATE may change get new ids, the range *made. */
+ * may generate (the key) or DO UPDATE may change get new ids, which are set in *made. */
 static void written_row(binder *b, const sql_stmt *s, str alias, const scope *from, scope *row,
                         id_range *made) {
     const table_def *t = s->table;

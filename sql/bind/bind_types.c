@@ -223,13 +223,14 @@ static void ask_for_numbers(binder *b, expr **xs, int n) {
             xs[i] = expr_cast(b->mem, xs[i], number->type);
 }
 
-/* Finds one type for all operands (of CASE, COALESCE, IN, VALUES): the highest numeric type, or the
- * one class that all have. Literals adapt to the other operands. */
+/* Finds one type for all operands (of CASE, COALESCE, VALUES, …): the highest numeric type, or the
+ * type that all have. Literals adapt to the other operands. */
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     value_type t = TYPE_NULL;
     const expr *first = NULL;
     ask_for_numbers(b, xs, n);
-    for (int pass = 0; pass < 2 && t == TYPE_NULL; pass++) /* pass 1 finds a type among literals */
+    /* pass 0 ignores literals; if it finds no type, pass 1 considers them too */
+    for (int pass = 0; pass < 2 && t == TYPE_NULL; pass++)
         for (int i = 0; i < n; i++) {
             if (is_untyped_null(b, xs[i]) || (is_literal(xs[i]) && pass == 0))
                 continue;
@@ -244,12 +245,13 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
                 return ERR_BIND;
             }
         }
-    for (int i = 0; i < n; i++) /* a REAL literal makes INTEGER columns REAL */
+    /* a literal can raise a numeric type: with a REAL literal, INTEGER columns become REAL */
+    for (int i = 0; i < n; i++)
         if (is_literal(xs[i]) && type_is_number(xs[i]->type) && type_is_number(t) &&
             xs[i]->type > t)
             t = xs[i]->type;
     for (int i = 0; i < n; i++) {
-        /* only NULLs: the context of the whole expression determines the type */
+        /* all operands are NULL: the context of the whole expression determines the type */
         if (t == TYPE_NULL) {
             xs[i] = null_as(b, xs[i], TYPE_NULL);
             continue;

@@ -148,7 +148,7 @@ static int bind_varying(binder *b, const list *varying, cell_binder *cell, void 
         if (!out[i])
             return (int)b->e->code;
         if (h->cell < 0 && types[i] && out[i]->type && out[i]->type != types[i])
-            *fit = false; /* 1 and '1' make different prompts */
+            *fit = false; /* a cast to one type would change prompts: 1 would become 1.0 */
     }
     for (int i = 0; i < varying->n && *fit; i++)
         types[i] = types[i] ? types[i] : out[i]->type;
@@ -274,7 +274,8 @@ rel *bind_union_all(binder *b, rel *l, rel *r) {
     return u;
 }
 
-static rel *union_all(binder *b, rel **parts, int n) { /* a balanced tree; keeps the order */
+/* Returns the parts, in order, joined by UNION ALL as a balanced tree. */
+static rel *union_all(binder *b, rel **parts, int n) {
     if (n == 1)
         return parts[0];
     rel *l = union_all(b, parts, n / 2), *r = union_all(b, parts + n / 2, n - n / 2);
@@ -313,7 +314,8 @@ rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *col
         name_columns(b, done[i], cols);
         for (int k = 0; k < ncols; k++) {
             done[i]->project.exprs[k] = (rel_expr){parts[i].cells[k], done[i]->cols[k].id};
-            if (nparts == 1) /* a column over several parts mixes answers of several calls */
+            /* a column over several parts can hold answers of several calls */
+            if (nparts == 1)
                 id_copy(b, done[i]->cols[k].id, parts[i].cells[k]);
         }
     }

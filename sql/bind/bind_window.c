@@ -16,8 +16,8 @@
 #include "words/words_int.h"
 
 typedef struct window_call {
-    const node *at;
-    const window_function *is;
+    const node *at;            /* the call in the syntax tree */
+    const window_function *is; /* the bound function */
 } window_call;
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -268,8 +268,8 @@ static int bind_parts(binder *b, const node *n, rel_window *w) {
     return bind_arguments(b, n, w);
 }
 
-/* True if x and y are equal. Volatile expressions are equal only if they are the same node, that of
- * a named window. */
+/* True if x and y have equal values. A volatile expression equals only itself, as the key of a
+ * named window that two functions share. */
 static bool same_value(const expr *x, const expr *y) {
     return x == y || (x && expr_equal(x, y) && !expr_is_volatile(x));
 }

@@ -98,8 +98,8 @@ bool guard_covers(const expr *guard, const expr *wanted) {
         return guard_covers(guard->args[0], wanted) && guard_covers(guard->args[1], wanted);
     if (is_op(wanted, OP_AND))
         return guard_covers(guard, wanted->args[0]) || guard_covers(guard, wanted->args[1]);
-    if (is_test(guard, OP_IS_NOT,
-                false)) /* an operand of AND in a context where NULL differs from FALSE */
+    /* the guard that AND adds in a context where NULL differs from FALSE */
+    if (is_test(guard, OP_IS_NOT, false))
         return expr_equal(guard->args[0], wanted);
     return is_test(guard, OP_IS_NOT, true) && is_test(wanted, OP_IS, false) &&
            expr_equal(guard->args[0], wanted->args[0]);

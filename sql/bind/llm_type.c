@@ -4,8 +4,8 @@
  * The texts that a call without RETURNS is compared with, anywhere in the statement, are its
  * answers (ENUM). A call compared with numbers is REAL, a call used as a condition is BOOLEAN.
  * Until its uses are known the call is bound as TEXT, which is also the result type of an ENUM; the
- * answers of an ENUM are filled in after binding. Only if a REAL or BOOLEAN call was bound as TEXT
- * is the statement bound again.
+ * answers of an ENUM are filled in after binding. If a REAL or BOOLEAN call was bound as TEXT, the
+ * statement is bound again.
  */
 #include <string.h>
 
@@ -15,8 +15,8 @@ enum { MAX_LITERALS = 1000 };
 
 /* ---- complements ----------------------------------------------------------------------------- */
 
-/* Pairs of opposite answers, the affirmative first. If a call is compared with only one answer of a
- * pair, the other one is added. */
+/* Pairs of opposite answers, the affirmative first. If the only text that a call is compared with
+ * is in a pair, the other text of the pair is added to the answers. */
 static const char *const pairs[][2] = {
     {"yes", "no"},
     {"true", "false"},
@@ -138,8 +138,8 @@ static void returns_boolean(binder *b, llm_call *call) {
     call->literals[1] = STR("no");
 }
 
-/* True for the names of date types. They mean TEXT, but nothing would make the model write a
- * date. */
+/* True for the names of date types. In a table they mean TEXT; RETURNS refuses them, because
+ * nothing would make the model write a date. */
 static bool is_date(str name) {
     static const char *const names[] = {"DATE", "TIME", "TIMESTAMP", "DATETIME"};
     for (size_t i = 0; i < BASE_COUNT(names); i++)
@@ -312,7 +312,7 @@ static void find_sources(binder *b, const expr *x, sources *out) {
         *s = x->literal.s;
         list_add(b->mem, &out->texts, s);
     }
-    if (x->kind == EXPR_CASE) { /* when1, then1, …, else */
+    if (x->kind == EXPR_CASE) { /* args: when1, then1, …, else */
         find_sources(b, x->args[x->nargs - 1], out);
         first = 1, last = x->nargs - 2, stride = 2;
     } else if (x->kind == EXPR_FUNC) {
@@ -351,7 +351,7 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
 }
 
 /* Reports an error if a call is compared with a text that is not one of its declared answers,
- * because that is always false. The nearest answer is the hint. */
+ * because the result would be the same for all answers. The hint names the nearest answer. */
 bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     call_info *info = llm_info_of(b, call);
     if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||

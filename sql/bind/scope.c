@@ -140,7 +140,7 @@ static const scope_column *find_in(binder *b, const scope *s, const node *n, boo
     return found;
 }
 
-/* Writes " in reviews" or " in r, m": the tables that were searched. */
+/* Writes " in reviews" or " in r, m": the first four tables of the scope. */
 static void tables_of(binder *b, const scope *s, char *out, size_t room) {
     (void)b;
     size_t used = 0;
@@ -184,7 +184,8 @@ static void hint_column(binder *b, const node *n) {
             const scope_column *c = &s->cols[i];
             if (n->qualifier.name.n && !str_equal_nocase(c->table, n->qualifier.name))
                 continue;
-            if (str_equal_nocase(c->name, n->name.name)) { /* the column exists in another table */
+            /* a merged column, which is visible only with its table's name */
+            if (str_equal_nocase(c->name, n->name.name)) {
                 err_hint(b->e, "did you mean %.*s.%.*s?", (int)c->table.n, c->table.p,
                          (int)c->name.n, c->name.p);
                 return;
@@ -253,7 +254,8 @@ static void unknown_table(binder *b, const node *n) {
     fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
                n->qualifier.name.p);
     hint_nearest(b, n->qualifier.name, names, count);
-    if (count && !b->e->hint[0]) { /* FROM movies m hides the name "movies" */
+    /* after FROM movies m, which hides the name movies, the hint lists m */
+    if (count && !b->e->hint[0]) {
         buf all = {0};
         for (size_t i = 0; i < count; i++)
             buf_printf(&all, "%s%s", i ? ", " : "", names[i]);

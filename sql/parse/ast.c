@@ -146,6 +146,7 @@ static int node_end(const node *n) {
     return n->pos + n->len;
 }
 
+/* Raises *depth to one more than `below`, the depth of a child. */
 static void deepen(parser *p, int *depth, int below, int pos, int len) {
     if (below + 1 > *depth)
         *depth = below + 1;
@@ -247,8 +248,8 @@ node *node_unary(parser *p, expr_op op, token at, node *x) {
     return n;
 }
 
-/* Makes a AND b AND c one node with three args. Only a chain written without parentheses is
- * extended, so that its span never shrinks. */
+/* Makes a AND b AND c one node with three args: if `a` is a chain of the same operator, it is
+ * extended by b. A chain on the right, as in a AND (b AND c), stays a node of its own. */
 node *node_binary(parser *p, expr_op op, node *a, node *b) {
     bool chain = op == OP_AND || op == OP_OR || op == OP_CONCAT;
     if (chain && a->kind == NODE_OP && a->op == op && a->nargs >= 2) {
@@ -557,8 +558,8 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     return q;
 }
 
-/* Returns the query to which an outer ORDER BY, LIMIT or WITH is added. This is q, or a new query
- * around q if q already has an ORDER BY or LIMIT. */
+/* Returns the query to which an outer ORDER BY or LIMIT is added. This is q, or a new query around
+ * q if q already has an ORDER BY or LIMIT. */
 static query *query_wrap(parser *p, query *q) {
     if (!q->order_by.n && !q->limit && !q->offset)
         return q;
@@ -585,7 +586,8 @@ query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset
 }
 
 query *query_with(parser *p, token start, query *q, list *with, bool recursive) {
-    if (q->with.n) { /* WITH … (WITH … SELECT …): the inner WITH stays local */
+    /* in WITH … (WITH … SELECT …) the names of the inner WITH stay local to q */
+    if (q->with.n) {
         query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
         list_add(p->mem, &outer->items,
                  select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));

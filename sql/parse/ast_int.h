@@ -39,22 +39,23 @@ typedef struct node node;
 typedef struct window_spec window_spec;
 
 typedef enum node_kind {
-    NODE_LITERAL,  /* literal; digits: text of a number, to negate the minimum INTEGER exactly */
+    /* literal; digits: a number as written, so that -9223372036854775808 gives an INTEGER */
+    NODE_LITERAL,
     NODE_VARIABLE, /* name */
     NODE_COLUMN,   /* qualifier.name */
     NODE_STAR,     /* qualifier.* or * */
     NODE_DEFAULT,  /* DEFAULT in VALUES */
     NODE_OP,       /* op over args; AND, OR, CONCAT have two or more */
     NODE_ROW,      /* (args): a row of two or more values */
-    NODE_BETWEEN,  /* args: x, low, high; negated */
-    NODE_IN,       /* args: x, items…; or args: x, with query; negated */
+    NODE_BETWEEN,  /* args: x, low, high; NOT BETWEEN is OP_NOT over it */
+    NODE_IN, /* args: x, items…; IN (SELECT …): x only, and query; NOT IN is OP_NOT over it */
     NODE_EXISTS,   /* query */
     NODE_SUBQUERY, /* query: a scalar subquery */
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
     NODE_CALL,     /* name(args); distinct, star, order_by, filter, over */
-    NODE_LLM,      /* args: prompt, fields; names: their aliases; options; returns */
-    NODE_BOUND     /* bound: a column that the binder substitutes; the grammar never creates it */
+    NODE_LLM,      /* args: prompt, fields; names: the aliases of args; options; returns */
+    NODE_BOUND     /* bound: a column that the binder substitutes; the grammar never creates one */
 } node_kind;
 
 typedef struct llm_option {
@@ -63,18 +64,18 @@ typedef struct llm_option {
 } llm_option;
 
 typedef struct llm_type {
-    bool given;
-    ident name;    /* TEXT, ENUM, … as written */
-    list literals; /* of str* */
-    bool between;
-    node *low, *high;
+    bool given;       /* the call has RETURNS */
+    ident name;       /* TEXT, ENUM, … as written */
+    list literals;    /* of str*: ENUM(…) */
+    bool between;     /* BETWEEN is written */
+    node *low, *high; /* BETWEEN low AND high */
     int pos, len;
 } llm_type;
 
 struct node {
     node_kind kind;
     int pos, len;
-    int depth;
+    int depth; /* levels of the tree below and including the node; see AST_MAX_DEPTH */
     value literal;
     str digits;
     ident qualifier, name;
@@ -88,7 +89,7 @@ struct node {
     window_spec *over;
     query *query;
     value_type type;
-    ident *names; /* NODE_LLM: alias of each argument; absent if it has none */
+    ident *names; /* NODE_LLM: [nargs] aliases; name.n = 0: the argument has no alias */
     list options; /* NODE_LLM: of llm_option* */
     llm_type returns;
     const expr *bound;
@@ -151,10 +152,10 @@ struct from_item {
     from_item *left, *right;
     node *on;
     list using_columns; /* of ident* */
-    ident natural;      /* the word NATURAL; absent if not written */
+    ident natural;      /* the word NATURAL; name.n = 0: not a NATURAL JOIN */
 };
 
-/* AS [NOT] MATERIALIZED */
+/* AS MATERIALIZED: CTE_KEPT. AS NOT MATERIALIZED: CTE_INLINED. Otherwise CTE_EITHER. */
 typedef enum cte_sharing { CTE_EITHER, CTE_KEPT, CTE_INLINED } cte_sharing;
 
 typedef struct cte {
@@ -170,7 +171,7 @@ typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
 struct query {
     query_kind kind;
     int pos, len;
-    str text; /* text of a subquery in an expression, which GROUP BY compares */
+    str text; /* of a subquery in an expression; GROUP BY recognises equal subqueries by it */
     int depth;
     list with; /* of cte* */
     bool distinct;
@@ -253,10 +254,11 @@ struct ast {
     ast_kind kind;
     stmt_kind stmt; /* AST_SIMPLE, AST_DROP */
     ident name;     /* table, view, index, model, setting */
-    ident name2;    /* second part of a setting, new name, table of an index */
+    ident name2;    /* second part of a setting, new name, table of an index, alias of the target */
     ident column;
     list columns; /* of ident* */
-    list items;   /* assignments, copy options, explain options, index expressions */
+    /* of assignment* (UPDATE), copy_option* (COPY, EXPLAIN) or order_item* (CREATE INDEX) */
+    list items;
     query *query;
     table_spec *table;
     column_spec *spec;
@@ -287,16 +289,17 @@ typedef struct parser {
     token last, previous; /* the current token and the token before it */
     int last_code, previous_code;
     token first; /* first token of the statement */
-    int end;     /* end offset of its last token, ignoring semicolons */
-    bool mentions_rowid, calls_model;
+    int end;     /* end offset of the statement's last token that is not a semicolon */
+    bool mentions_rowid, calls_model; /* as in sql_tree */
 } parser;
 
 /* foreign_syntax.c: returns a hint if token `at` is unexpected but valid in another dialect; else
  * NULL. */
 const char *foreign_syntax_hint(const parser *p, int code, token at);
 
-/* parse.c: parses a single expression (a DEFAULT or CHECK stored in the catalog). */
+/* parse.c: parses a single expression: a DEFAULT or CHECK stored in the catalog. */
 int sql_parse_expr(str text, arena *mem, node **out, err *e);
+/* Reports that token `at` is unexpected; `expected` has the codes that the grammar accepts here. */
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected);
 
 /* lex.re: returns the code of the token at text[at] and sets *length. The code is 0 at the end of
@@ -349,7 +352,7 @@ window_spec *window_named(parser *p, token name);
 window_spec *window_paren(window_spec *w, token open, token close);
 window_def *window_def_new(parser *p, token name, window_spec *spec);
 bound_spec *bound_new(parser *p, bound_kind kind, node *offset, token start, token end);
-/* to: NULL means CURRENT ROW. */
+/* Makes a frame of `from` AND `to`. `to` is NULL if not written, which means CURRENT ROW. */
 frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec *from,
                       const bound_spec *to, frame_exclude exclude);
 node *node_llm(parser *p, token start, list *args, llm_type *returns, token end);
@@ -383,6 +386,7 @@ from_item *from_alias(parser *p, from_item *f, token *alias, list *columns);
 from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on,
                      list *using_columns);
 
+/* nulls: 1 for NULLS FIRST, 0 for NULLS LAST, -1 if neither is written. */
 order_item *order_item_new(parser *p, node *value, bool descending, int nulls);
 select_item *select_item_new(parser *p, node *value, token *alias);
 ast *ast_new(parser *p, ast_kind kind);
@@ -392,6 +396,7 @@ value_type type_of(parser *p, ident name);
 void limit_of_two(parser *p, token comma);
 /* Reports a column definition without a type as an error. */
 column_spec *column_spec_untyped(parser *p, token name);
+/* Returns the statement's text from offset `from` to `to` without blanks at its ends. */
 str slice_of(parser *p, int from, int to);
 void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...)
     BASE_PRINTF(5, 6);

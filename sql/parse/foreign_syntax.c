@@ -10,8 +10,8 @@ enum { ANY_CODE = -1 };
 
 static const struct {
     const char *start; /* first word of the statement; NULL: any */
-    int previous;      /* code of the token before the unexpected one; 0: none */
-    const char *word;  /* text of the token before; NULL: any */
+    int previous;      /* code of the token before the unexpected one; 0: none is before it */
+    const char *word;  /* text of the token before the unexpected one; NULL: any */
     int code;          /* code of the unexpected token */
     const char *at;    /* text of the unexpected token; NULL: any */
     const char *hint;

@@ -195,7 +195,7 @@ table_body(A) ::= table_body(A) COMMA constraint_name UNIQUE column_list(L). {
 table_body(A) ::= table_body(A) COMMA constraint_name CHECK LP expr(X) RP. {
     check_spec *c = ARENA_NEW(p->mem, check_spec);
     c->value = X;
-    /* omits a trailing comment: its line end may be missing */
+    /* ends with the expression: a -- comment between it and the ) would lose the line end that closes it */
     c->sql = slice_of(p, X->pos, X->pos + X->len);
     list_add(p->mem, &A->checks, c);
 }
@@ -651,7 +651,7 @@ limit(A) ::= LIMIT limit_value(X) COMMA(T) expr. {
 limit(A) ::= offset expr(Y). { A.limit = NULL; A.offset = Y; }
 limit(A) ::= offset expr(Y) LIMIT limit_value(X). { A.limit = X; A.offset = Y; }
 offset ::= OFFSET.
-offset ::= OFFSET_NUMBER. /* an OFFSET that parse.c recognised as the clause, not an alias */
+offset ::= OFFSET_NUMBER. /* an OFFSET before a number, which parse.c recognised as not being an alias */
 %type limit_value {node *}
 limit_value(A) ::= expr(X). { A = X; }
 limit_value(A) ::= ALL. { A = NULL; }

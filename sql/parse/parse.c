@@ -128,7 +128,7 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         place = p->previous;
     else if (code == TK_ID && worth_guessing(at))
         meant = nearest(at.text, expected, nexpected);
-    /* points right after the last token, because line breaks may follow it */
+    /* an unexpected end is reported right after the last token: line breaks may follow it */
     if (code == 0 && !meant)
         err_set_at(p->error, ERR_SYNTAX, p->previous.pos + p->previous.len, 0,
                    "unexpected end of the statement");
@@ -201,7 +201,7 @@ static bool ends_clause(int code) {
            code == TK_FALSE || code == TK_BLOB || code == TK_VARIABLE;
 }
 
-/* True if a number or variable comes next, with or without a ( before it. Neither can come after an
+/* True if a number or variable comes next, with or without a ( before it. These cannot follow an
  * alias. */
 static bool number_follows(const parser *p, size_t at) {
     int next = peek(p, &at);
@@ -261,6 +261,8 @@ static void run(parser *p, void *machine) {
     }
 }
 
+/* Parses the text as if the token `first` preceded it: TK_EXPRESSION for an expression, 0 (no
+ * token) for a statement. */
 static int parse(str text, arena *mem, int first, parser *p, err *e) {
     *p = (parser){.mem = mem,
                   .text = text,

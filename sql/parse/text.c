@@ -119,7 +119,7 @@ void sql_error_caret(str text, const err *e, int columns, buf *out) {
         end++;
     while (end > pos && text.p[end - 1] == '\r')
         end--;
-    /* Of a long line only the part around the position is shown. */
+    /* of a line that is too long only the part around the position is shown */
     size_t from = start;
     while (flat_width((str){text.p + from, pos - from}) > before)
         from = next_start(

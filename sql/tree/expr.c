@@ -1,7 +1,7 @@
 /*
  * expr.c - comparison, properties and construction of bound expressions.
  *
- * Invariant: only expr_at changes an expression in place.
+ * Invariant: of these functions only expr_at changes an expression in place.
  */
 #include <string.h>
 

@@ -464,7 +464,8 @@ static void print_details(const rel *r, buf *out) {
     }
 }
 
-/* Numbers of the shared relations already printed: a CTE's tree is printed at its first reference. */
+/* Numbers of the shared relations already printed: a CTE's tree is printed only at its first
+ * reference. */
 typedef struct printed {
     int n;
     int numbers[256];

@@ -39,8 +39,8 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
     r->ncols = left->ncols + nmore;
 }
 
-/* Returns the column of a use's answer or probability. A column with this id that the node already
- * has is kept unchanged. */
+/* Returns the column of the answer or of the probability of `u`. A column with this id that the
+ * node already has is kept unchanged. */
 static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob) {
     int id = prob ? u->prob_id : u->out_id;
     const rel_column *had = rel_column_of(r, id);
@@ -354,7 +354,7 @@ void rel_settle(rel *r, int at, value_type type) {
     case REL_DISTINCT:
     case REL_LLM:
     case REL_WINDOW:
-        /* the child may share this array, and rel_settle skips a column with a type */
+        /* the child may share `cols`, and rel_settle skips a column that has a type */
         r->cols[at].type = TYPE_NULL;
         if (at < r->left->ncols)
             rel_settle(r->left, at, type);

@@ -9,7 +9,7 @@
 
 /* ---- expr.c ---------------------------------------------------------------------------------- */
 
-expr *expr_and(arena *a, expr *l, expr *r); /* either may be NULL */
+expr *expr_and(arena *a, expr *l, expr *r); /* l, r or both may be NULL */
 expr *expr_cast(arena *a, expr *from, value_type type);
 expr *expr_at(expr *x, int pos, int len); /* sets the span of x; returns x */
 bool expr_is_null(const expr *x);
@@ -34,7 +34,8 @@ typedef struct rel_visit {
     void (*on_expr)(struct rel_visit *v, expr **x);  /* may replace *x; may be NULL */
     void (*on_use)(struct rel_visit *v, llm_use *u); /* may be NULL */
     void *ctx;
-    /* bit set of shared relations already visited; relations with larger numbers may repeat */
+    /* bit set of the numbers of the shared relations already visited; a relation whose number does
+     * not fit is visited at each reference */
     uint64_t seen[16];
 } rel_visit;
 /* Calls the visitor for every expression and LLM use of the tree. A shared relation is visited only

@@ -1,4 +1,5 @@
-/* functions.c - lookup of SQL functions: parameters, result types, synonyms. exec evaluates them. */
+/* functions.c - the tables of SQL functions: parameters, result types, synonyms. exec evaluates the
+ * functions. */
 #include <string.h>
 
 #include "words_int.h"
@@ -72,7 +73,8 @@ static const struct {
     {"btrim", FUNC_TRIM},       {"chr", FUNC_CHAR_},          {"ascii", FUNC_UNICODE},
 };
 
-/* Functions of other databases that do not exist here, and what to write instead, for hints. */
+/* Functions of other databases that do not exist here (generate_series: not outside FROM), and what
+ * to write instead, for hints. */
 static const struct {
     const char *name, *instead;
 } foreign[] = {

@@ -58,8 +58,8 @@ static int wrong(size_t i, str given, const char *allowed, err *e) {
                    allowed);
 }
 
-/* Parses '2GB', '512 kB', '1.5 GiB', '4096'. Decimal and binary prefixes both mean powers of 1,024, as
- * in psql. */
+/* Parses '2GB', '512 kB', '1.5 GiB', '4096'. Decimal and binary prefixes both mean powers of 1,024,
+ * as in psql. */
 static bool parse_bytes(str s, int64_t *out) {
     static const struct {
         const char *name;
@@ -115,7 +115,8 @@ static int none_of_words(size_t i, str text, err *e) {
 static int set_word(settings *s, size_t i, str text, err *e) {
     bool on;
     int index = word_index(infos[i].words, text);
-    if (index < 0 && parse_boolean(value_text(text), &on) && !on) /* SET psm = false means off */
+    /* false means off, if off is an allowed word */
+    if (index < 0 && parse_boolean(value_text(text), &on) && !on)
         index = word_index(infos[i].words, STR("off"));
     if (index < 0)
         return none_of_words(i, text, e);
@@ -258,8 +259,8 @@ void settings_init(settings *s) {
     memset(s, 0, sizeof *s);
     for (size_t i = 0; i < BASE_COUNT(infos); i++) {
         err e = {0};
-        (void)set_parsed(s, i, str_from(infos[i].standard),
-                         &e); /* cannot fail: a test sets every default */
+        /* cannot fail: a test sets every default */
+        (void)set_parsed(s, i, str_from(infos[i].standard), &e);
     }
 }
 

@@ -19,10 +19,10 @@ bool window_find(str name, window_kind *out);
 const function_info *window_of(window_kind kind); /* kind < WINDOW_AGGREGATE */
 bool aggregate_find(str name, agg_kind *out);
 const function_info *table_function(void); /* generate_series, the only one */
-const char *
-function_nearest(str name); /* the nearest name of a function for expressions, or NULL */
-const char *
-function_instead(str name); /* what to write for another database's function; NULL: unknown */
+/* Returns the nearest name of a function that an expression can call, or NULL. */
+const char *function_nearest(str name);
+/* Returns what to write instead of another database's function, or NULL if there is no advice. */
+const char *function_instead(str name);
 
 /* ---- keywords.c ------------------------------------------------------------------------------ */
 
