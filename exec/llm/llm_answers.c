@@ -1,8 +1,9 @@
 /*
  * llm_answers.c - answers: the statement's memo, the answers stored on disk, and their SQL values.
  *
- * Invariant: a statement asks one prompt at most once per model, constraint and sampling. A stored
- * answer is used only if its whole identity, every prompt token included, compares equal.
+ * Invariant: with SET dedup = on, a statement asks a prompt at most once per model, constraint and
+ * sampling. A stored answer is used only if its whole identity, every prompt token included,
+ * compares equal.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,9 +21,10 @@ typedef struct memo_entry {
 
 struct answer_memo {
     memo_entry *entries;
-    uint32_t count, capacity; /* a power of two */
-    arena *table;             /* holds only the entries; freed when a larger array replaces them */
-    arena *mem;               /* holds the answers */
+    uint32_t count;    /* used entries */
+    uint32_t capacity; /* of `entries`: 0 or a power of two */
+    arena *table;      /* holds only the entries; freed when a larger array replaces them */
+    arena *mem;        /* holds the answers */
     workmem *space;
 };
 
@@ -108,21 +110,24 @@ int call_stops(const settings *s, const llm_call *call, str *own, const str **ou
 /* ---- on disk --------------------------------------------------------------------------------- */
 
 /*
+ * The format on disk, with sizes in bytes:
+ *
  * identity: fingerprint 16 | guide key 16 | temperature, top_p, min_p 24 | top_k, seed 16 |
- *           max_tokens 4, stop texts 4 | template name, NUL | version of the value 1 |
- *           stop texts: length 4, text | prompt tokens 4·n | of a prompt that may be cut: its parts
+ *           max_tokens 4, number of stop texts 4 | template name, NUL | version of the value 1 |
+ *           each stop text: length 4, text | prompt tokens 4 each |
+ *           if ANSWER_PARTS is set in the version: what identify_parts() appends
  * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | text
  */
 enum {
     ANSWER_VERSION = 3,
-    ANSWER_HEADER = 25,
-    ANSWER_ENDED = 1,
-    ANSWER_SHORTENED = 2,
-    ANSWER_PARTS = 0x80
+    ANSWER_HEADER = 25,   /* bytes of a value before its text */
+    ANSWER_ENDED = 1,     /* flag: llm_answer.ended */
+    ANSWER_SHORTENED = 2, /* flag: llm_answer.shortened */
+    ANSWER_PARTS = 0x80   /* in the version: fields may be left out of the prompt */
 };
 
-/* Whether fields may have to be left out of a prompt. Assumed if the prompt fills more than half
- * the context, since only the engine decides how much room the answer needs. */
+/* Whether fields may have to be left out of a prompt. This is assumed if the prompt fills more than
+ * half the context, since only the engine decides how much room the answer needs. */
 static bool may_be_cut(const prompt *p, const settings *s, llm_span *const *spans, int nspans) {
     size_t total = 0, count;
     for (int i = 0; i < nspans; i++) {
@@ -234,7 +239,8 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) 
     case RETURNS_TEXT:
         *out = value_text(a->text);
         return 0;
-    case RETURNS_ENUM: /* as written in the statement, with its spaces */
+    case RETURNS_ENUM:
+        /* The value is the literal as the statement has it, spaces included. */
         if (a->choice < 0 || a->choice >= call->nliterals)
             break;
         *out = value_text(call->literals[a->choice]);

@@ -94,7 +94,7 @@ bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
     llm_state *s = o->state;
     site_run *site = &s->sites[at];
     llm_answer *own, stored;
-    arena_reset(s->scratch); /* for a stored answer's text until it is kept */
+    arena_reset(s->scratch); /* receives a stored answer's text, until keep_answer() copies it */
     bool known = look_up(o, site, input, x->spans, x->nspans, &x->id, s->scratch, &own, &stored);
     if (!own && o->ctx->settings->dedup) {
         site->answers[input] = answer_memo_expect(o->ctx->llm->memo);
@@ -114,6 +114,7 @@ bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
     return true;
 }
 
+/* cached_share() looks up every input of a small call, and at least this many of a large one. */
 enum { CACHED_SAMPLE = 64 };
 
 /* Estimates, from some inputs, the share of a call's answers that are known. */
@@ -204,7 +205,8 @@ void llm_ask_remember(op *o) {
     llm_state *s = o->state;
     for (int i = 0; i < s->nsites; i++) {
         const site_run *site = &s->sites[i];
-        if (!site->learned) /* storing facts takes a commit */
+        /* Storing facts takes a commit, so old facts are not stored again. */
+        if (!site->learned)
             continue;
         if (!s->mode->returns)
             o->ctx->llm->sampled[site->plan->call->number - 1] = site->facts;
@@ -215,12 +217,12 @@ void llm_ask_remember(op *o) {
 
 /* ---- notices --------------------------------------------------------------------------------- */
 
-/* How many of a call's answers (`of` in all) are of a kind, and the first row with such an
- * answer. */
+/* The answers of a call that are of one kind, such as failed. */
 typedef struct answer_kind {
-    uint32_t count, of;
-    long long row; /* from 1 */
-    const llm_answer *first;
+    uint32_t count;          /* number of answers of this kind */
+    uint32_t of;             /* number of all answers */
+    long long row;           /* the first row with an answer of this kind, counted from 1 */
+    const llm_answer *first; /* this row's answer */
 } answer_kind;
 
 static bool was_ended(const llm_answer *a) {

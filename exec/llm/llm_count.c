@@ -15,6 +15,7 @@
 #include "ops/op_int.h"
 #include "rows/rowset_int.h"
 
+/* A strategy whose tokens are counted. */
 typedef struct counted {
     const char *name;
     psm_strategy strategy;
@@ -28,12 +29,12 @@ static const counted strategies[COUNT_STRATEGIES] = {
     {"grouped", PSM_GROUPED, LLM_REUSE_TREE},
 };
 
-/* The FIFO strategy, for comparison: a window of 64 requests, and KV memory for 64 of the longest
- * requests. */
+/* The FIFO strategy, for comparison: the scheduler knows this many requests at a time, and there is
+ * KV memory for this many of the longest requests. */
 enum { FIFO_WINDOW = 64 };
 
-/* Returns the share of rows that the filters on answers are expected to keep in a pipeline's first
- * stages. */
+/* Returns the share of rows that the filters on answers in a pipeline's first `nstages` stages are
+ * expected to keep. */
 static double stages_share(const plan_node *n, int nstages) {
     double share = 1;
     for (int i = 0; i < nstages; i++) {
@@ -46,7 +47,8 @@ static double stages_share(const plan_node *n, int nstages) {
     return share;
 }
 
-/* Returns the same share for all filters on answers in n and below. */
+/* Returns the share of rows that all filters on answers in n and in the nodes below it are expected
+ * to keep. */
 static double answers_share(const plan_node *n) {
     double share = 1;
     for (; n; n = n->left)
@@ -239,6 +241,8 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
 #undef SCALE
 }
 
+/* Counts one strategy. `last`: it is the last of `strategies`, for which the bounds are computed
+ * too. */
 static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *tokens, bool last,
                           err *e) {
     llm_state *s = c->o->state;

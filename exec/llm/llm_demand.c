@@ -3,9 +3,10 @@
  * (plan_demand; the planner's rule `waves`).
  *
  *   limit_hint   a LIMIT above: batches of rows in input order, until enough have passed
- *   top_n        the first n of each group that pass: rounds, each with some rows of every group
- *                that does not have enough yet; the maximum per group doubles each round
- *   both         limit batches, without rows of groups that have enough
+ *   top_n        the first n rows of each group that pass: rounds, each with some rows of every
+ *                group of which fewer than n rows have passed; the maximum number of rows per group
+ *                doubles each round
+ *   both         limit batches, without rows of groups of which n rows have passed
  *   semi_join    a join above: rows that match no row of its left input are dropped
  *
  * Invariant: the returned rows, in input order, are the first rows that pass, of all rows or of
@@ -23,6 +24,8 @@
 #include "rows/row_sort_int.h"
 #include "rows/rowset_int.h"
 
+/* FIRST_BATCH: minimum rows of a limit batch; the first top-n round has about as many or more.
+ * BATCH_GROWTH: a limit batch has at most this many times the rows of the batch before it. */
 enum { FIRST_BATCH = 16, BATCH_GROWTH = 8 };
 
 /* The group of a row whose keys could not be evaluated. Each such row counts as a group of its
@@ -35,8 +38,8 @@ static const plan_demand *demand_of(const op *o) {
 
 /* ---- semi-join ------------------------------------------------------------------------------- */
 
-/* Whether the error comes from evaluating an expression over a row. Such errors are ignored here,
- * where rows are evaluated that the filters may drop. The node above reports them for rows that
+/* Whether the error comes from evaluating an expression over a row. This file ignores these errors,
+ * because it evaluates rows that the filters may drop. The node above reports them for rows that
  * pass. */
 static bool is_row_error(const err *e) {
     return e->code == ERR_ARITHMETIC || e->code == ERR_TYPE || e->code == ERR_LIMIT;
@@ -181,7 +184,7 @@ static void find_ties(op *o, const rowset *keys) {
         int64_t row = s->demand.in_order[i], *last;
         if (s->demand.group_of[row] == OWN_GROUP)
             continue;
-        last = &before[s->demand.group_of[row]]; /* counted from 1 */
+        last = &before[s->demand.group_of[row]]; /* the group's row before this one + 1; 0: none */
         s->demand.tied[row] = *last > 0 && ties(o, keys, row, *last - 1);
         *last = row + 1;
     }
@@ -252,8 +255,8 @@ static bool has_enough(const op *o, int64_t row) {
            s->demand.passed[s->demand.group_of[row]] >= demand_of(o)->top_n.n;
 }
 
-/* Counts rows[] (passed, ascending) per group, and drops rows of groups that already have enough.
- * With top_n.order none is dropped: the node above chooses the first ones. */
+/* Counts rows[], which passed, by group, and drops rows of groups that already have top_n.n rows.
+ * With top_n.order it drops none: the node above chooses the first rows. `rows` is ascending. */
 static void count_passed(op *o, const int64_t *rows, int64_t count) {
     llm_state *s = o->state;
     for (int64_t i = 0; s->demand.group_of && i < count; i++) {
@@ -300,9 +303,10 @@ static double planned_share(const op *o) {
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
-/* Returns the size of the next batch: the rows expected to bring what the LIMIT still needs. The
- * share that passes is the estimate at first, later (passed + 1) / (asked + 2) (Laplace), so that
- * bad luck at the start does not make the batch huge. */
+/* Returns the size of the next batch: the number of rows of which as many as the LIMIT still needs
+ * are expected to pass. For the first batch the share that passes is the plan's estimate, later it
+ * is (passed + 1) / (asked + 2), Laplace's rule of succession, so that few passing rows at the start
+ * do not make the batch huge. */
 static int64_t batch_rows(op *o) {
     llm_state *s = o->state;
     int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);
@@ -338,9 +342,10 @@ int llm_run_limit_batch(op *o, err *e) {
 
 /* ---- top-n rounds ---------------------------------------------------------------------------- */
 
-/* Returns how many rows of a group to ask about next: the rows expected to bring what the group
- * still needs, estimated as in batch_rows, but at most `most`. Asking about at least an eighth of
- * the rows asked about so far bounds the number of rounds. */
+/* Returns how many rows of a group to ask about next: the number of rows of which as many as the
+ * group still needs are expected to pass, by Laplace's rule as in batch_rows(), but at most `most`.
+ * At least an eighth of the number asked about so far is asked about, to bound the number of
+ * rounds. */
 static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
     const llm_state *s = o->state;
     int64_t asked = s->demand.asked[group],

@@ -123,7 +123,8 @@ static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order)
     call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
     found = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
             call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
-    if (found) /* the newest recorded order */
+    /* The record has several orders; the newest comes last. */
+    if (found)
         memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);
     for (int f = 0; found && f < call->nfields; f++)
         found = order[f] < call->nfields;
@@ -143,8 +144,8 @@ static bool text_depends_on_rows(const settings *s, const llm_call *call) {
            (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
 }
 
-/* Whether plans may depend on what was learned or measured. Not if the text of a call's prompts
- * depends on the rows that reach the call, since the plan determines these rows. */
+/* Whether plans may depend on what was learned or measured. They may not if the text of a call's
+ * prompts depends on the rows that reach the call, since the plan determines these rows. */
 static bool may_use_what_was_learned(exec_ctx *ctx) {
     for (int i = 0; i < ctx->stmt->ncalls; i++)
         if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))

@@ -24,7 +24,7 @@ typedef struct dictionary {
     arena *mem;
 } dictionary;
 
-/* What is needed only while gathering, and freed after it. */
+/* State of inputs_gather() that is freed at its end. */
 typedef struct gathering {
     llm_inputs *in;
     dictionary *fields;
@@ -140,8 +140,8 @@ static bool is_text_column(const expr *x) {
     return x->kind == EXPR_COLUMN && x->type == TYPE_TEXT;
 }
 
-/* Finds the field ids of one row. *needed: false if the answer is NULL without a call. That is so
- * if the guard is not true, or if the prompt, a field that the prompt names, or all fields are
+/* Finds the field ids of one row. *needed: false if the answer is NULL without a call, because the
+ * guard is not true, or because the prompt, a field that the prompt names, or all fields are
  * NULL. */
 static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of, int row,
                    arena *pass, arena *keep, uint32_t *ids, bool *needed, err *e) {
@@ -175,7 +175,7 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
     int status = 0;
     uint32_t *ids = ARENA_ARRAY(g->mem, uint32_t, in->nfields + 1);
     evaluated of = {.fields = ARENA_ARRAY(g->mem, column, in->nfields + 1)};
-    arena *pass = arena_new(); /* memory of one batch is not accounted, as in every operator */
+    arena *pass = arena_new(); /* a batch's memory is not counted in ctx->space, in no operator */
     int64_t at = 0;
     for (int i = 0; i < rowset_batches(rows) && status == 0; i++) {
         const batch *b = rowset_batch(rows, i);

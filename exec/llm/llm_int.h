@@ -29,7 +29,7 @@
 /* The distinct texts of one field; a text's id is its rank in bytewise order. */
 typedef struct field_values {
     uint32_t count;
-    str *text;    /* by id; bytes in the rows or in llm_runtime.kept, which may spill */
+    str *text;    /* by id; the bytes are in the rows or in llm_runtime.kept, which may spill */
     hash128 *key; /* by id: hash of the text */
 } field_values;
 
@@ -39,10 +39,11 @@ enum { NO_INPUT = UINT32_MAX };
 typedef struct llm_inputs {
     int nfields;
     uint32_t count;
-    field_values *fields;      /* [nfields] */
-    uint32_t **value;          /* [nfields][count] the id of a field's text, or PSM_ABSENT */
-    uint32_t *of_row;          /* by row: its input; NO_INPUT: the answer is NULL without a call */
-    int64_t rows, needed_rows; /* needed_rows: number of rows with an input */
+    field_values *fields; /* [nfields] */
+    uint32_t **value;     /* [nfields][count] id of the field's text in the input, or PSM_ABSENT */
+    uint32_t *of_row;     /* by row: its input; NO_INPUT: the answer is NULL without a call */
+    int64_t rows;         /* number of all rows */
+    int64_t needed_rows;  /* number of rows with an input */
 } llm_inputs;
 
 /* Reads the call's fields from every row; with `dedup` equal inputs become one. The result is
@@ -60,16 +61,16 @@ hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 typedef struct prompt {
     const llm_call *call;
     const llm_template *tmpl;
-    bool data_first;
+    bool data_first; /* the data come before the instruction */
     llm_engine *engine;
     int nfields;
     llm_span **before; /* spans before the row's fields: the prefix that all prompts share */
     int nbefore;
     llm_span **after; /* spans after the row's fields */
     int nafter;
-    llm_span **names;   /* nfields: "review:" */
-    llm_span ***values; /* [field][value id]: " text\n" */
-    uint32_t *nvalues;
+    llm_span **names;   /* [nfields] "review:" */
+    llm_span ***values; /* [nfields][value id] " text\n" */
+    uint32_t *nvalues;  /* [nfields] number of distinct values */
     bool borrows;       /* names and values belong to another prompt, which outlives this one */
     size_t head_tokens; /* number of tokens in `before` */
     llm_guide *guide;   /* NULL: free text */
@@ -98,8 +99,8 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
 void prompt_free(prompt *p); /* NULL is fine */
 /* Sets whether the instruction or the data come first. Called before prompt_finish_prefix. */
 void prompt_set_layout(prompt *p, bool data_first);
-/* Adds the examples, with their fields in `order` (NULL: as written), and the blank line before the
- * row. Called once, before prompt_spans. */
+/* Adds the examples, with their fields in `order` (NULL: as the call lists them), and the blank
+ * line before the row. Called once, before prompt_spans. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order);
 /* Writes the spans of an input's prompt, with its fields in `order`, to `out`, and returns their
@@ -116,7 +117,7 @@ int prompt_named_field(const prompt *p, const llm_span *span);
 typedef struct input_order {
     psm_result psm;
     uint32_t *rank; /* by input: its position in psm.row_order; set by order_rank() */
-    str text;       /* for EXPLAIN: "synopsis, review" or the largest groups */
+    str text;       /* for EXPLAIN: "synopsis, review", or the orders of the largest groups */
 } input_order;
 
 /* Returns the order in which an input's fields are sent. */
@@ -167,8 +168,8 @@ int layout_choose(const layout_call *calls, int count, const llm_inputs *in, boo
 
 typedef struct llm_answer {
     str text;
-    int choice;
-    double prob;
+    int choice;     /* index of the literal; -1: the call has no literals */
+    double prob;    /* probability of the answer among the allowed ones; NaN: free text */
     bool failed;    /* the answer is NULL; text is the reason (llm_on_error = 'null') */
     bool ended;     /* max_tokens ended the answer, not the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
@@ -192,12 +193,12 @@ void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a)
  * if it has one. */
 void call_sampling(const settings *s, const llm_call *call, llm_sampling *out);
 
-/* Finds the texts that end a call's TEXT answers: the call's own, or else the setting's (stored in
- * *own). Returns their number. */
+/* Points *out at the texts that end a call's TEXT answers: the call's own texts, or else the text of
+ * SET stop, which is stored in *own. Returns the number of texts. */
 int call_stops(const settings *s, const llm_call *call, str *own, const str **out);
 
-/* What identifies a prompt's answer on disk: engine, tokens, constraint, sampling, template. The
- * caller frees `identity`. */
+/* What identifies a prompt's answer on disk: engine, tokens, constraint, sampling, template. `key`
+ * is the hash of `identity`, which the caller frees. */
 typedef struct answer_id {
     hash128 key;
     buf identity;
@@ -223,13 +224,15 @@ enum { NOMINAL_TOK_S = 2000 };
  * (tests/bench/bench_evict replays them). */
 typedef struct kv_link {
     cache *cache;
-    double block_ms; /* cost of computing a block again, at the model's rate */
-    FILE *trace;
+    double block_ms;       /* cost of computing a block again, at the model's rate */
+    FILE *trace;           /* the file of KVASIR_KV_TRACE; NULL: none */
     pthread_mutex_t mutex; /* protects `noted` */
-    hash128 *noted;        /* PIN: the blocks read or stored */
+    hash128 *noted;        /* for PIN: keys of the blocks read or stored */
     size_t nnoted, noted_cap;
     bool notes; /* whether blocks are added to `noted` */
 } kv_link;
+/* Sets *out to the functions by which a session of `engine` reads and stores blocks in `c`.
+ * `keep_all`: llm_kv_store.keep_all. */
 void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out);
 void kv_link_close(kv_link *l);
 /* Pins the blocks noted so far (set `notes` before the session runs). */
@@ -247,10 +250,10 @@ enum { COUNT_STRATEGIES = 4 };
 
 /* What a statement would have asked so far under one strategy. */
 typedef struct count_run {
-    llm_engine *engine; /* of `session` */
-    llm_session *session;
-    answer_memo *asked;
-    arena *mem; /* of `asked` */
+    llm_engine *engine;   /* the engine that `session` serves */
+    llm_session *session; /* counts tokens without computing them */
+    answer_memo *asked;   /* the prompts asked so far */
+    arena *mem;           /* memory of the answers in `asked` */
 } count_run;
 void count_run_close(count_run *run);
 
@@ -273,16 +276,16 @@ struct llm_runtime {
     int nengines;
     err open_error;
     prompt_example **examples; /* by call number - 1; read with the snapshot */
-    int *nexamples;
-    llm_engine *engine; /* of `session` */
+    int *nexamples;            /* by call number - 1 */
+    llm_engine *engine;        /* the engine that `session` serves */
     llm_session *session;
-    cache *cache; /* NULL: off or unusable */
-    kv_link kv;   /* between `session` and `cache` */
-    bool cache_tried;
+    cache *cache;        /* NULL: off or unusable */
+    kv_link kv;          /* between `session` and `cache` */
+    bool cache_tried;    /* opening the cache was tried */
     int64_t sample;      /* > 0: operators ask about this many rows only (llm_sample.c) */
     call_facts *sampled; /* by call number - 1: learned from this statement's sample */
     bool forget;         /* plans must not depend on earlier runs (llm_plan_hooks) */
-    /* of the sessions closed so far, and what operators counted themselves */
+    /* sum of the figures of closed sessions and of the figures that the operators count */
     llm_figures figures;
     int operators_started; /* number of stages of the operators that have started */
     double started_s;
@@ -295,16 +298,18 @@ struct llm_runtime {
 
 /* Returns the engine of a call in *out, or the error that occurred when it was opened. */
 int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e);
-/* Returns the session of an engine, starting it if needed. Only one session exists at a time: that
- * of another engine is closed first. */
+/* Returns the session of an engine, starting it if needed. Only one session exists at a time: the
+ * session of another engine is closed first. */
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e);
 cache *runtime_cache(llm_runtime *r); /* opened on first use; NULL: off or unusable */
 /* Returns the statement's figures so far. */
 void runtime_figures(const llm_runtime *r, llm_figures *out);
-void runtime_memory(const llm_runtime *r, llm_memory *out); /* zero without a session */
+void runtime_memory(const llm_runtime *r, llm_memory *out); /* all zero without a session */
+/* Sets the options of a session from the settings; the caller adds `store`. */
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
-/* Reads what is known about a call; returns false if nothing is. */
+/* Reads what is known about a call: this statement's sample, else the catalog's record. Returns
+ * false if there is neither. */
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 /* As facts_recall, but for plans: if plans must not depend on earlier runs, returns only what this
  * statement's sample taught. */

@@ -20,7 +20,7 @@ static double instruction_tokens(const prompt *p) {
     llm_span *span = llm_span_new(p->engine, LLM_SPAN_INSTRUCTION, p->call->instruction);
     llm_span_tokens(span, &count);
     llm_span_release(span);
-    return (double)count + 1; /* its line break */
+    return (double)count + 1; /* + 1 for the line break after the instruction */
 }
 
 int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first,

@@ -223,8 +223,8 @@ static void record_keep(exec_ctx *ctx, str key, str bytes) {
     r->noted_orders = n;
 }
 
-/* Replaces the fresh order in *out by the recorded `order` if that is nearly as good. *usable:
- * whether it is. */
+/* If the recorded `order` is nearly as good as the fresh order in *out, replaces the fresh order by
+ * it and sets *usable. */
 static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *order,
                         psm_options *options, arena *mem, input_order *out, bool *usable, err *e) {
     input_order kept = {0};
@@ -239,7 +239,7 @@ static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *or
     return status;
 }
 
-/* Appends the fresh order to the record, and drops the oldest one if there are too many. */
+/* Appends the fresh order to the record, and drops the oldest orders beyond RECORDED_ORDERS. */
 static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fresh, size_t n) {
     buf orders = {0};
     size_t skip = stored.n >= RECORDED_ORDERS * n ? stored.n - (RECORDED_ORDERS - 1) * n : 0;

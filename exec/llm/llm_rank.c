@@ -22,8 +22,8 @@
 
 /* The weight of the plan's estimates, in observed rows or inputs. */
 static const double PRIOR_ROWS = 8;
-/* A stage comes before a stage that was planned before it only if the planned order saves less than
- * this fraction of what the new order saves. */
+/* A stage comes before a stage that was planned before it only if the planned order of the two saves
+ * less than this fraction of the tokens that the reverse order saves. */
 static const double CLEARLY_LOWER = 0.8;
 
 static double estimated_keep(const llm_stage *t) {
@@ -61,7 +61,7 @@ static bool goes_first(const llm_state *s, const llm_stage *t, const llm_stage *
     return spared_by(s, t, planned) < CLEARLY_LOWER * spared_by(s, planned, t);
 }
 
-/* Returns the stages that remove rows, and the stages that these depend on. */
+/* Returns the bit set of the stages that remove rows, and of the stages that these depend on. */
 static uint32_t deciding_stages(const llm_state *s) {
     uint32_t deciding = 0;
     for (int i = s->nstages; i-- > 0;)
@@ -87,7 +87,7 @@ int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
         if ((done >> i & 1) || (t->plan->after & ~done))
             continue;
         if (!(wanted >> i & 1)) {
-            /* the stage only adds columns: it comes after all that remove rows */
+            /* the stage only adds columns: it comes after all stages that remove rows */
             first = first < 0 ? i : first;
             continue;
         }

@@ -51,7 +51,9 @@ int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order,
     if (!order)
         return rows;
     const llm_inputs *in = s->sites[at].in;
-    int64_t *start = ARENA_ARRAY(mem, int64_t, (size_t)in->count + 2); /* by rank + 1 */
+    /* start[0]: where the next row without an input goes; start[k + 1]: where the next row goes
+     * whose input has rank k */
+    int64_t *start = ARENA_ARRAY(mem, int64_t, (size_t)in->count + 2);
     for (int64_t r = 0; r < n; r++)
         start[in->of_row[r] == NO_INPUT ? 1 : order->rank[in->of_row[r]] + 2]++;
     for (uint32_t k = 1; k < in->count + 2; k++)

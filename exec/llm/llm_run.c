@@ -1,9 +1,9 @@
 /*
  * llm_run.c - sends rows through the stages of a pipeline, all at once or chunk by chunk.
  *
- * Chunks serve two purposes. If filters may change places after a look at what they keep, chunks
- * grow. If a later stage asks about data whose KV an earlier stage computed, a chunk is at most as
- * large as the KV memory can hold.
+ * Chunks serve two purposes. If filters may change places once it is known which share of rows they
+ * keep, the first chunk is small and later chunks grow. If a later stage asks about data whose KV an
+ * earlier stage computed, a chunk has at most as many rows as the KV memory can hold.
  */
 #include <string.h>
 
@@ -85,8 +85,9 @@ int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t 
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Sends the rows through the stages chunk by chunk, in the order of call site `by`. `deciding`:
- * stops when no stage that removes rows is left. *done: the stages that the last chunk has been
+/* Sends the rows through the stages chunk by chunk, in the order of call site `by`. The first chunk
+ * has `first` rows, each next one twice as many, but at most `most`. `deciding`: only stages that
+ * remove rows, and stages that these depend on. *done: the stages that the last chunk has been
  * through. */
 static int run_chunks(op *o, int by, int64_t first, int64_t most, bool deciding, uint32_t *done,
                       err *e) {

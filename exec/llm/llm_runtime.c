@@ -24,7 +24,8 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
-    if (n > 0) /* a new file is read whole, to identify it */
+    /* Opening can take long: all bytes of a file not seen before are hashed to identify it. */
+    if (n > 0)
         progress_publish(ctx->progress,
                          &(exec_progress){.llm_running = true, .phase = "opening the model"});
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {

@@ -10,7 +10,7 @@
  */
 #include "llm_int.h"
 
-/* Rows are not sampled if there are fewer than this many times llm_sample. */
+/* A pipeline is not sampled if it has fewer input rows than this many times llm_sample. */
 enum { WORTH_SAMPLING = 4 };
 
 /* Whether the order of the stages depends on selectivities that are not known. */

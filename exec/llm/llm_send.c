@@ -1,6 +1,6 @@
 /*
  * llm_send.c - submits the inputs that a stage's calls need for given rows, in the order in which
- * their prompts share most.
+ * their prompts share most tokens.
  *
  * One walk serves two drivers: llm_ask.c submits to the statement's session and keeps the answers,
  * llm_count.c submits to a session without a model. So what is counted is what would be asked.
@@ -83,8 +83,8 @@ static int end_of_stage(const llm_state *s, int at) {
     return t->first_site + t->plan->nsites;
 }
 
-/* Whether call site `at` is sent input by input with site `first` of its stage: both are of one
- * group, whose prompts begin with the data. */
+/* Whether call site `at` is sent input by input with call site `first` of its stage: both belong to
+ * the same group, whose prompts begin with the data. True also if `at` is `first`. */
 static bool shares_prompts_with(const llm_state *s, int first, int at) {
     const site_run *site = &s->sites[at];
     return at == first || (at > first && site->stage == s->sites[first].stage &&
@@ -172,9 +172,9 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
     return (int)reason.code;
 }
 
-/* QUEUED_BYTES: memory that the session uses for a prompt beside its tokens: the request, its
- * lists, a node of the prefix tree. QUEUED_LEAST: minimum number of prompts before the session
- * runs, however little memory there is. */
+/* QUEUED_BYTES: estimated memory that the session uses for a prompt beside its tokens: the request,
+ * its lists, a node of the prefix tree. QUEUED_LEAST: the session does not run before this many
+ * prompts are submitted, however small work_memory is. */
 enum { QUEUED_BYTES = 1024, QUEUED_LEAST = 512 };
 
 static void add_to_queue(llm_sender *x) {

@@ -54,7 +54,7 @@ static int check_limits(op *o, err *e) {
     for (int i = 0; i < s->nsites; i++)
         inputs += (uint64_t)s->sites[i].in->count;
     if (s->inputs_done >= inputs)
-        return 0; /* all answers are there: an error would only withhold them */
+        return 0; /* all answers have arrived: an error would only withhold them */
     runtime_figures(o->ctx->llm, &now);
     if (set->max_tokens_total > 0 &&
         now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)

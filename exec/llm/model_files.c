@@ -21,7 +21,9 @@ enum { RECORDS_MAX = 256, RECORDS_VERSION = 2 };
 #define NOTE_KEY STR("model_files")
 
 typedef struct file_record {
-    hash128 fingerprint, weights, path;
+    hash128 fingerprint; /* with it the identities of the file's cache entries begin */
+    hash128 weights;     /* llm_model_info.weights: hash of the file's contents */
+    hash128 path;        /* hash of the absolute path */
 } file_record;
 
 static hash128 path_hash(const char *path) {

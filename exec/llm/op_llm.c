@@ -1,11 +1,11 @@
 /*
  * op_llm.c - the LLM operator: reads all rows of its pipeline's base, sends them through the
- * stages, and returns those that passed.
+ * stages, and returns the rows that passed.
  *
  * Invariant: the rows come out in the order of the base, whatever the order of prompts and stages.
- * A table of modes says what a run is for: answering, warming KV (WARM), asking a sample before the
- * plan is final, or counting tokens (EXPLAIN (TOKENS)). op_llm_int.h shows how the files fit
- * together.
+ * A table of modes says what a run is for: answering, warming KV (WARM), asking about a sample of
+ * the rows before the plan is final, or counting tokens (EXPLAIN (TOKENS)). op_llm_int.h shows how
+ * the files fit together.
  */
 #include <math.h>
 
@@ -180,7 +180,7 @@ static void llm_close(op *o) {
     }
     if (o->ctx->counts.actual)
         report_stages(o);
-    /* so that the next statement finds the answers */
+    /* Answers are written in the background; the next statement must find them. */
     if (s->progress.answers_kept > 0)
         cache_flush(llm_answers_cache(o));
     llm_sender_close(&s->sender);

@@ -34,7 +34,7 @@
  *             nodes above need only some of the rows that pass (plan_demand).
  * llm_rank.c  chooses the next stage from what the stages have cost and kept so far.
  * llm_rows.c  subsets of the base's rows: their order, their columns, conditions over them.
- * llm_send.c  walks the inputs of a stage in the order in which they share most, and submits them.
+ * llm_send.c  submits the inputs of a stage in the order in which their prompts share most tokens.
  * llm_ask.c   the driver that gets answers; llm_steps.c runs the engine for it, with progress,
  *             pauses, and limits on tokens and time.
  * llm_count.c the driver that only counts tokens, for EXPLAIN (TOKENS) and the live view.
@@ -48,42 +48,49 @@
 
 #include "watch_int.h"
 
-/* An output token costs as much as this many computed ones, by the nominal rates
+/* An output token costs as much as this many computed prompt tokens, by the nominal rates
  * (planner/cost/cost.c). */
 static const double OUTPUT_WEIGHT = 4;
 
 /* A call site while it runs. */
 typedef struct site_run {
     const plan_call_site *plan;
-    struct site_run *leader; /* the first site of its group (plan_call_site.group); maybe itself */
-    int stage;
+    struct site_run
+        *leader; /* the first call site with this plan_call_site.group; maybe this one */
+    int stage;   /* index in llm_state.stages */
     llm_engine *engine;
     llm_inputs *in; /* the leader's inputs */
     prompt *prompt;
     input_order *order;   /* in llm_state.orders */
-    llm_answer **answers; /* by input, in the memo; NULL: not asked yet */
+    llm_answer **answers; /* by input: its answer in the memo; NULL: not asked yet */
     uint8_t *guarded;     /* by row: whether the late guard was true; NULL: no late guard */
     call_facts facts;
-    bool learned; /* `facts` has more than the catalog's record */
+    bool learned; /* this run added answers to `facts`, which are not in the catalog yet */
 } site_run;
 
 typedef struct llm_stage {
     const plan_stage *plan;
-    int first_site;             /* first of plan->nsites call sites in llm_state.sites */
-    int64_t rows_in, rows_kept; /* so far */
-    uint64_t tokens;            /* computed so far; an output token counts as OUTPUT_WEIGHT */
-    uint64_t new_inputs;        /* inputs without an answer; set by llm_rank_count_inputs() */
+    int first_site;        /* index in llm_state.sites of the first of plan->nsites call sites */
+    int64_t rows_in;       /* number of rows that entered the stage so far */
+    int64_t rows_kept;     /* number of rows that passed the stage's filters so far */
+    uint64_t tokens;       /* computed so far; an output token counts as OUTPUT_WEIGHT tokens */
+    uint64_t new_inputs;   /* inputs without an answer; set by llm_rank_count_inputs() */
     double cached;         /* estimated share of the stage's answers that were known at the start */
     uint64_t inputs_asked; /* distinct inputs asked about so far, without the sample's */
     uint64_t *filter_rows; /* [plan->nfilters] number of rows that passed each filter */
-    double ms;
+    double ms;             /* time spent on the stage, in milliseconds */
     plan_actual actual;
 } llm_stage;
 
 /* ---- sending (llm_send.c) -------------------------------------------------------------------- */
 
 /* Flags of an input of a call site. */
-enum { INPUT_NEEDED = 1, INPUT_SENT = 2, INPUT_COUNTED = 4, INPUT_SEEN = 8 };
+enum {
+    INPUT_NEEDED = 1,  /* the rows that are being sent need its answer */
+    INPUT_SENT = 2,    /* it was submitted, or its answer was known */
+    INPUT_COUNTED = 4, /* it is counted among the distinct inputs */
+    INPUT_SEEN = 8     /* set only while llm_rank_count_inputs() counts */
+};
 
 typedef struct llm_sender llm_sender;
 
@@ -113,10 +120,10 @@ struct llm_sender {
     bool keep;        /* keep the KV of the data, since a later stage asks about the same data */
     llm_span **spans; /* spans of the current prompt */
     int nspans;
-    bool *named; /* by span: whether it is a value that the question names */
-    /* prompts submitted since the session was last idle, and their memory */
-    size_t queued, queued_bytes;
-    answer_id id; /* scratch of is_known */
+    bool *named;         /* by span: whether it is a value that the question names */
+    size_t queued;       /* prompts submitted since a group of calls began or the queue was full */
+    size_t queued_bytes; /* estimated memory of these prompts in the session */
+    answer_id id;        /* scratch of is_known */
 };
 
 /* Initializes *x, with its arrays in `mem`; the rest is freed by llm_sender_close. The call sites
@@ -138,7 +145,8 @@ void llm_mark_inputs(llm_sender *x, int at, const int64_t *rows, int64_t count, 
 /* What a run of the operator does; op_llm.c chooses a mode when the operator opens. */
 typedef struct llm_mode {
     const llm_driver *driver;
-    /* decides further rows: the next limit batch, or all; decided_rows grows */
+    /* Decides which rows of the next limit batch, or of all rows, are returned. Raises
+     * llm_state.decided_rows. */
     int (*decide)(op *o, err *e);
     /* calls get answers; false: they get none, and nothing is stored */
     bool answers;
@@ -155,10 +163,11 @@ typedef struct demand_state {
     /* by row: number of its group (rows with equal top_n.keys); NULL: no top-n */
     uint32_t *group_of;
     uint32_t ngroups;
-    uint32_t *in_order; /* rows by top_n.order; NULL: input order */
+    uint32_t *in_order; /* all rows, sorted by top_n.order; NULL: top_n has no order */
     /* by row: whether it ties with the row before it in its group; NULL: no ties */
     uint8_t *tied;
-    int64_t *asked, *passed; /* by group: number of rows */
+    int64_t *asked;  /* by group: number of rows asked about */
+    int64_t *passed; /* by group: number of rows that passed all filters */
 } demand_state;
 
 typedef struct llm_state {
@@ -170,19 +179,23 @@ typedef struct llm_state {
     input_order *orders; /* by call site */
     const rowset *rows;  /* the base's rows */
     rowset *own_rows;    /* `rows` if this operator must free it, else NULL */
-    arena *mem;          /* arrays by row and by input; accounted */
+    arena *mem;          /* arrays by row and by input; counted in exec_ctx.space */
     arena *scratch;      /* memory for evaluating one batch's condition */
     uint8_t *dropped;    /* by row: a filter was not true, or no node above needs the row */
-    /* how many rows, counted from the first in input order, are decided; are emitted */
-    int64_t decided_rows, emitted_rows;
+    /* number of rows of which it is known whether they pass; after llm_mode.decide these are the
+     * first rows in input order */
+    int64_t decided_rows;
+    int64_t
+        emitted_rows; /* number of the first rows, in input order, that were emitted or dropped */
     int64_t ranked_rows; /* number of rows in the last llm_rank_count_inputs() */
     demand_state demand;
     llm_sender sender;
     bool prepared;
-    bool may_move; /* stages may change places */
-    uint64_t inputs_done;
-    int operators_before;              /* stages of operators that started earlier */
-    double started_s, stage_started_s; /* clocks without pauses */
+    bool may_move;        /* stages may change places */
+    uint64_t inputs_done; /* number of inputs that have an answer */
+    int operators_before; /* number of stages of operators that started earlier */
+    double started_s;     /* clock_seconds() at the operator's start, plus the pauses since then */
+    double stage_started_s; /* the same for the running stage */
     exec_progress progress;
 } llm_state;
 
@@ -202,7 +215,7 @@ str llm_sites_order_text(op *o, int first, int end);
 void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
 /* Removes rows that a filter has dropped; returns how many are left. */
 int64_t llm_drop_filtered_rows(const llm_state *s, int64_t *rows, int64_t count);
-/* Returns, ascending, those of every step-th row that were not dropped. */
+/* Of the rows 0, step, 2 * step and so on, returns those that were not dropped. */
 int64_t *llm_rows_left(const llm_state *s, int64_t step, arena *mem, int64_t *count);
 /* Returns all rows in the order of a call site's inputs, rows without an input first. If `order` is
  * NULL, returns them in input order. */
@@ -214,8 +227,9 @@ bool llm_has_one_engine(const llm_state *s);
  * stages; -1: none. Rows go through these stages in chunks, in the leader's order, so that the
  * later stages still find the data's KV. */
 int llm_shared_prefix_site(const llm_state *s);
-/* Finds how many rows a chunk may have so that the KV of their data stays in memory until later
- * stages have asked about the data. */
+/* Sets *rows to the number of rows that a chunk may have so that the KV of their data stays in
+ * memory until later stages have asked about the data. `at`: the result of
+ * llm_shared_prefix_site(). */
 int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows, err *e);
 /* Copies those of rows[0..count) for which x is true to `out`, which may be `rows`. *kept: their
  * number. `rows` is ascending. */
@@ -260,7 +274,7 @@ int llm_run_top_n(op *o, err *e);
 
 /* ---- asking (llm_ask.c), the engine's steps (llm_steps.c) ------------------------------------ */
 
-/* The functions of the driver (llm_driver). */
+/* The functions of the drivers ask_driver and sample_driver (op_llm.c). */
 int llm_ask_open(llm_sender *x, llm_engine *engine, err *e);
 int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
 int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
@@ -273,8 +287,8 @@ void llm_ask_take_event(op *o, const llm_event *event);
 void llm_estimate_cached_share(op *o);
 /* Stores what was learned about the calls' answers. */
 void llm_ask_remember(op *o);
-/* Adds notices about answers that max_tokens ended, prompts that left fields out, and calls that
- * failed. */
+/* Adds notices about answers that max_tokens ended, prompts from which fields were left out, and
+ * calls that failed. */
 void llm_ask_notices(op *o);
 /* Returns the cache that stores the answers; NULL: answers are not stored. */
 cache *llm_answers_cache(const op *o);
@@ -283,8 +297,9 @@ void llm_publish(op *o, const char *phase);
 
 /* ---- counting (llm_count.c) ------------------------------------------------------------------ */
 
-/* Counts what each stage costs under every strategy, and writes the result to the tokens and bounds
- * of actual[nstages]. `runs` holds what earlier operators have counted. */
+/* Counts what each stage costs under every strategy, and sets `tokens` and `bound` of
+ * actual[nstages]. runs[COUNT_STRATEGIES] has the sessions and prompts of the operators counted
+ * earlier. */
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
 
 #endif

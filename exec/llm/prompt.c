@@ -37,7 +37,8 @@ static void append_cell(buf *out, str cell) {
     }
 }
 
-/* Makes a span in `mem`, or on the heap if `mem` is NULL. */
+/* Makes a span of before, text and after, in `mem` or, if `mem` is NULL, on the heap. `cell`: line
+ * breaks in `text` become spaces. */
 static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char *before, str text,
                              const char *after, bool cell, arena *mem) {
     buf b = {0};
@@ -85,7 +86,9 @@ static llm_format wanted_format(const settings *s) {
     return formats[s->prompt_format];
 }
 
-enum { HEAD_SPANS = 4 }; /* before, instruction, examples, blank line */
+/* Maximum length of prompt.before (template, instruction, examples, blank line) and of
+ * prompt.after. */
+enum { HEAD_SPANS = 4 };
 
 static void add_before(prompt *p, llm_span *span) {
     p->before[p->nbefore++] = span;
@@ -135,7 +138,7 @@ static void take_values(prompt *p, const prompt *from) {
 }
 
 /* Makes the spans of names and values. The spans of values are in memory that spills, since they
- * are larger than the cells. */
+ * take more memory than the cells. */
 static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, err *e) {
     int status = 0;
     p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);

@@ -2,15 +2,17 @@
  * watch.c - what the live view shows of a running statement (prefixes, operators, the reused share
  * of prompts), and pausing.
  *
- * Invariant: nothing here changes which prompts are sent, or their order. All work beyond a few
- * additions per prompt is done at most four times a second, and only while the view is open.
+ * Invariant: nothing here changes which prompts are sent, or their order. All work beyond recording
+ * each prompt is done at most four times a second, and only while the view is open.
  */
 #include <string.h>
 #include <time.h>
 
 #include "watch_int.h"
 
+/* Minimum time between two collections of details. */
 static const double DETAILS_S = 0.25;
+/* PAUSE_LOOK_MS: time between two checks whether a paused statement goes on. */
 enum { PAUSE_LOOK_MS = 20, TEXT_PERCENT = 100 };
 
 /* ---- texts of fixed size --------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans);
 /* Returns the number of stages of all pipelines in a plan. */
 int watch_operators(const plan_node *n);
 /* Fills prefixes, operators and the cache's size: at most four times a second, and only while the
- * view is open. `last`, at the statement's end: fills them however little time has passed. */
+ * view is open. `last`: the operator ends; fills them however little time has passed. */
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last);
 /* Between two steps of the engine: waits while the statement is paused and not cancelled; returns
  * the seconds spent. Calls publish(o, …) when the wait begins. */
