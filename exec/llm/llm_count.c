@@ -29,8 +29,8 @@ static const counted strategies[COUNT_STRATEGIES] = {
     {"grouped", PSM_GROUPED, LLM_REUSE_TREE},
 };
 
-/* The FIFO strategy, for comparison: the scheduler knows this many requests at a time, and there is
- * KV memory for this many of the longest requests. */
+/* The FIFO strategy, for comparison: the scheduler knows this many requests at a time, and KV is
+ * evicted in the order in which it was computed. */
 enum { FIFO_WINDOW = 64 };
 
 /* Returns the share of rows that the filters on answers in a pipeline's first `nstages` stages are

@@ -305,8 +305,8 @@ static double planned_share(const op *o) {
 
 /* Returns the size of the next batch: the number of rows of which as many as the LIMIT still needs
  * are expected to pass. For the first batch the share that passes is the plan's estimate, later it
- * is (passed + 1) / (asked + 2), Laplace's rule of succession, so that few passing rows at the start
- * do not make the batch huge. */
+ * is (passed + 1) / (asked + 2), Laplace's rule of succession, so that few passing rows at the
+ * start do not make the batch huge. */
 static int64_t batch_rows(op *o) {
     llm_state *s = o->state;
     int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);

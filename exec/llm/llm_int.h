@@ -193,8 +193,8 @@ void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a)
  * if it has one. */
 void call_sampling(const settings *s, const llm_call *call, llm_sampling *out);
 
-/* Points *out at the texts that end a call's TEXT answers: the call's own texts, or else the text of
- * SET stop, which is stored in *own. Returns the number of texts. */
+/* Points *out at the texts that end a call's TEXT answers: the call's own texts, or else the text
+ * of SET stop, which is stored in *own. Returns the number of texts. */
 int call_stops(const settings *s, const llm_call *call, str *own, const str **out);
 
 /* What identifies a prompt's answer on disk: engine, tokens, constraint, sampling, template. `key`

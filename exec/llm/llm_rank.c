@@ -22,8 +22,8 @@
 
 /* The weight of the plan's estimates, in observed rows or inputs. */
 static const double PRIOR_ROWS = 8;
-/* A stage comes before a stage that was planned before it only if the planned order of the two saves
- * less than this fraction of the tokens that the reverse order saves. */
+/* A stage comes before a stage that was planned before it only if the planned order of the two
+ * saves less than this fraction of the tokens that the reverse order saves. */
 static const double CLEARLY_LOWER = 0.8;
 
 static double estimated_keep(const llm_stage *t) {

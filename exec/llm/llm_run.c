@@ -2,8 +2,8 @@
  * llm_run.c - sends rows through the stages of a pipeline, all at once or chunk by chunk.
  *
  * Chunks serve two purposes. If filters may change places once it is known which share of rows they
- * keep, the first chunk is small and later chunks grow. If a later stage asks about data whose KV an
- * earlier stage computed, a chunk has at most as many rows as the KV memory can hold.
+ * keep, the first chunk is small and later chunks grow. If a later stage asks about data whose KV
+ * an earlier stage computed, a chunk has at most as many rows as the KV memory can hold.
  */
 #include <string.h>
 

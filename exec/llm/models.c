@@ -7,9 +7,9 @@
  *
  * Invariant: an engine stays open while it is held. Of the engines that are not held, the last used
  * one stays open (MODELS_IDLE), so that the next statement need not load its weights again. Each
- * engine has its own copy of the weights. There is at most one current engine per path and options. An
- * engine that is outdated (llm.h), or whose file has changed, is not returned again, and is closed
- * once it is not held.
+ * engine has its own copy of the weights. There is at most one current engine per path and options.
+ * An engine that is outdated (llm.h), or whose file has changed, is not returned again, and is
+ * closed once it is not held.
  */
 #include <assert.h>
 #include <errno.h>

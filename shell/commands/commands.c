@@ -142,7 +142,8 @@ static bool cmd_maxrows(shell *sh, command_call *c) {
 static bool output_to(shell *sh, command_call *c, bool once) {
     err e = {.pos = -1};
     const char *path = c->argc && strcmp(c->argv[0], "stdout") != 0 ? c->argv[0] : NULL;
-    if (c->rest.n && *c->rest.p == '|') /* the whole rest is the program's command line */
+    /* After a '|' all of the line is the program's command line. */
+    if (c->rest.n && *c->rest.p == '|')
         path = arena_strndup(c->mem, c->rest.p, c->rest.n);
     if (once && path == NULL)
         return shell_complain(sh, "%s needs a file", c->name);
@@ -190,8 +191,8 @@ static bool cmd_quit(shell *sh, command_call *c) {
     return true;
 }
 
-/* Turns sqlite3's `.param set :x 5` into `.set x 5` and `.param list` into `.set`. False: c is
- * neither. */
+/* Turns sqlite3's `.param set :x 5` into `.set x 5` and `.param list` into `.set`. False: the words
+ * after .param are neither of the two, nor NAME=VALUE. */
 static bool param_words(command_call *c) {
     if (strncasecmp(c->name, ".param", strlen(".param")) != 0 || c->argc == 0)
         return true;
@@ -431,8 +432,8 @@ static const char *nearest_command(str typed, arena *mem) {
                 names[n++] = arena_strndup(mem, alias.p, alias.n);
         }
     }
-    /* Try the name with the other sign: \tables means .tables, .x means \x. Not for psql's names of
-     * one or two letters, which are too short for a guess. */
+    /* Try the name with the other sign: \tables means .tables, .x means \x. A name of one or two
+     * letters after a backslash is too short for a guess. */
     char *other = arena_strndup(mem, typed.p, typed.n);
     *other = sign == '.' ? '\\' : '.';
     const command *meant = sign == '.' || typed.n > 3 ? command_find(str_from(other)) : NULL;
@@ -558,7 +559,8 @@ bool command_line(shell *sh, str line) {
     call.name = arena_strndup(call.mem, typed.p, typed.n);
     call.rest = str_trim((str){line.p + n, line.n - n}, STR_SPACES);
     if (found->arg != ARG_TEXT && found->arg != ARG_SQL) {
-        while (call.rest.n && call.rest.p[call.rest.n - 1] == ';') /* typed as if it were SQL */
+        /* A ';' at the end, as in SQL, is not part of the arguments. */
+        while (call.rest.n && call.rest.p[call.rest.n - 1] == ';')
             call.rest.n--;
         call.rest = str_trim(call.rest, STR_SPACES);
     } else if (call.rest.n == 1 && call.rest.p[0] == ';') {

@@ -1,5 +1,6 @@
 /*
- * commands_model.c - commands about LLM statements: .model, .tokens, .cache, .stats, .explain, .view.
+ * commands_model.c - commands about LLM statements: .model, .tokens, .cache, .stats, .explain,
+ * .view.
  */
 #include <string.h>
 #include <unistd.h>
@@ -64,7 +65,7 @@ static bool show_model(shell *sh, arena *mem) {
     line_bytes(&out, "in memory", m->weight_bytes, 0);
     show_attention(&out, m);
     show_kv(&out, db_settings(sh->db), m, &sh->last.memory);
-    bool only = m->device_reason != NULL; /* why 'auto' did not take another device */
+    bool only = m->device_reason != NULL; /* the reason why device = 'auto' took no other device */
     buf_printf(&out, "%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads,
                only ? " (" : "", only ? m->device_reason : "", only ? ")" : "");
     buf_printf(&out, "%14s  %s (%s)\n", "precision", m->precision,

@@ -2,8 +2,8 @@
  * commands_schema.c - commands that list or copy the contents of the database: .tables, .schema,
  * .dump, .import, .backup.
  *
- * Invariant: .read of a .dump restores it. The dump has tables with their rows first, then indexes,
- * then views, each after the views that it reads.
+ * Invariant: .read of what .dump wrote restores the database. The dump has models and tables with
+ * their rows first, then indexes, then views, each after the views that it reads.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -176,8 +176,8 @@ typedef struct dump {
 
 static void dump_batch(void *ctx, stmt *s, const batch *b) {
     dump *d = ctx;
-    if (d->sh->out.error ||
-        atomic_load(signals_cancel_flag())) { /* drop the batches that are ready */
+    if (d->sh->out.error || atomic_load(signals_cancel_flag())) {
+        /* Batches that the worker has computed already are dropped. */
         d->stopped = true;
         stmt_cancel(s);
         return;
@@ -218,8 +218,8 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     buf_free(&query);
     if (code == 0 && d.stopped)
         code = err_set(&e, ERR_CANCELLED, "cancelled");
-    bool unwritten =
-        sh->out.error != 0 && sh->out.error != EINTR; /* shell_check_output reports it */
+    /* A failed write is reported by shell_check_output(). */
+    bool unwritten = sh->out.error != 0 && sh->out.error != EINTR;
     return code == 0 || (!unwritten && shell_failed(sh, &e));
 }
 
@@ -298,7 +298,8 @@ bool cmd_import(shell *sh, command_call *c) {
     const char *words[2] = {0};
     int given = 0, n;
     for (int i = 0; i < c->argc; i++) {
-        if (c->argv[i][0] == '-' && c->argv[i][1]) /* sqlite3's --csv: the format is detected */
+        /* sqlite3's options, such as --csv, are ignored: the format is detected. */
+        if (c->argv[i][0] == '-' && c->argv[i][1])
             continue;
         if (given < 2)
             words[given] = c->argv[i];

@@ -11,9 +11,10 @@
 
 #include "shell_int.h"
 
+/* The estimate is printed if the statement is expected to take at least this long. */
 enum { LONG_MS = 60 * 1000 };
 
-/* Returns NULL if stopped by Ctrl-C. */
+/* Estimates a statement; `count` is that of stmt_estimate. NULL: stopped by Ctrl-C. */
 static const exec_estimate *estimate(shell *sh, stmt *s, bool count) {
     err e = {.pos = -1};
     stmt_estimate(s, count);

@@ -6,9 +6,11 @@
 void shell_summary_line(const exec_summary *s, buf *out) {
     const llm_figures *m = &s->llm;
     format_count(out, m->inputs);
-    bool asked = m->prompt_tokens || m->answers_stored; /* false: EXPLAIN (TOKENS) counted rows */
+    /* false: EXPLAIN (TOKENS) only counted rows */
+    bool asked = m->prompt_tokens || m->answers_stored;
     buf_printf(out, " %s %s, ", m->inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
-    progress_duration(out, s->seconds - s->held_seconds); /* like the view's clock */
+    /* The time is without pauses, like the view's clock. */
+    progress_duration(out, s->seconds - s->held_seconds);
     if (m->prompt_tokens) {
         buf_printf(out, ", " WORDS_HIT_RATE " %.0f %%, ", 100 * BASE_MAX(llm_hit_rate(m), 0.0));
         format_count(out, m->computed_tokens);

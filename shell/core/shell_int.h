@@ -1,11 +1,11 @@
 /*
  * shell_int.h - the shell struct, messages, and running a statement.
  *
- * The shell struct owns what it points to. Only the shell's thread uses it; the worker thread of the
- * database is reached through db_* and stmt_*.
+ * The shell struct owns what it points to. Only the shell's thread uses it; the worker thread of
+ * the database is reached through db_* and stmt_*.
  *
- * Messages: in scripts only results go to stdout, everything else to stderr. At a prompt notes go to
- * stdout as well.
+ * Messages: in scripts only results go to stdout, everything else to stderr. At a prompt notes go
+ * to stdout as well.
  */
 #ifndef KVASIR_SHELL_INT_H
 #define KVASIR_SHELL_INT_H
@@ -20,7 +20,7 @@ typedef struct shell_variable {
 /* The place of a statement in its source, for error messages. */
 typedef struct place {
     const char *file; /* NULL: the prompt */
-    str text;         /* the part of the source shown with a caret */
+    str text;         /* the part of the source from which a line is shown with a caret */
     size_t at;        /* offset of the statement in text */
     int line;         /* line number of the start of text, from 1 */
 } place;
@@ -29,25 +29,26 @@ typedef struct shell shell;
 struct shell {
     db *db;
     char *db_path; /* NULL: in memory */
-    char *model;
+    char *model;   /* --model or KVASIR_MODEL; NULL: not given */
     bool read_only;
     term term;
     output out;
     const format_mode *mode;
+    /* what the commands .headers, .types and so on switch; keep_going is the opposite of .bail */
     bool headers, types_row, timer, echo, stats, keep_going, pager, progress;
-    char *null_text; /* text of NULL; NULL: the mode's default */
-    char *insert_table;
-    int widths[64];
+    char *null_text;    /* text of NULL; NULL: the mode's default */
+    char *insert_table; /* table name in mode insert; NULL: "t" */
+    int widths[64];     /* format_options.widths, set by .width */
     int nwidths;
-    int64_t max_rows;          /* -1: 10,000 in a pager, else 40 */
+    int64_t max_rows;          /* rows that a box shows; -1: 10,000 if a pager may run, else 40 */
     shell_variable *variables; /* set again in each database that is opened */
     int nvariables, variables_cap;
     stmt *lingering;   /* a cancelled statement that has not ended yet; NULL: none */
     exec_summary last; /* figures of the last statement, for .stats */
     buf last_text;     /* text of the last statement, for .explain, .view and .edit */
     bool want_view;    /* LLM statements open the live view */
-    bool quit;
-    int quit_code;
+    bool quit;         /* the shell ends after the running command or statement */
+    int quit_code;     /* its exit code if `quit` is set */
 
     const place *where; /* place of the script's running statement or command; NULL: the prompt */
     int read_depth;     /* nesting of .read */
@@ -63,7 +64,7 @@ struct shell {
 
 /* ---- messages (messages.c) ------------------------------------------------------------------- */
 
-/* Prints a message on stdout at a prompt; does nothing in scripts. */
+/* At a prompt prints a message on stdout; does nothing in scripts. */
 void shell_note(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 /* Prints an error and its place in `where`. */
 void shell_error(shell *sh, const place *where, const err *e);
@@ -78,13 +79,15 @@ int shell_columns(const shell *sh);
 /* Writes a command's text to the output, in the pager if it is longer than the screen. Frees the
  * text. */
 void shell_print(shell *sh, buf *text);
-/* Returns false if a write failed. Then reports the failure, and may end the script. */
+/* Whether all output was written. If not, reports the failure, and may end the script. */
 bool shell_check_output(shell *sh);
 
 /* ---- figures of a statement (figures.c) ------------------------------------------------------ */
 
+/* Appends the line that is printed after an LLM statement. */
 void shell_summary_line(const exec_summary *s, buf *out);
-void shell_figures(const exec_summary *s, buf *out); /* .stats */
+/* Appends the list that .stats prints. */
+void shell_figures(const exec_summary *s, buf *out);
 
 /* ---- running statements (statement.c, query.c, confirm.c) ------------------------------------ */
 

@@ -21,19 +21,20 @@ typedef struct run {
     shell *sh;
     stmt *s;
     format format;
-    bool formatting, text;
+    bool formatting; /* format_begin was called, and neither format_end nor format_free yet */
+    bool text;       /* the result is plain text (stmt_is_text) */
     buf out;
     const char **names;
     value_type *types;
     progress_line progress;
     key_watch keys;
     view *view; /* NULL: not open */
-    view_state
-        *state;     /* what the view shows, updated from the first LLM call on; NULL: no terminal */
+    /* what the view shows, updated from the first LLM call on; NULL: no terminal */
+    view_state *state;
     bool open_view; /* open the view when the first LLM call starts */
-    bool saw_llm;
-    bool full;  /* the output mode could not keep all rows */
-    err reason; /* why */
+    bool saw_llm;   /* the first LLM call has started */
+    bool full;      /* the output mode could not keep all rows */
+    err reason;     /* if `full`: why it could not keep them */
     uint64_t rows;
     exec_progress now;
 } run;
@@ -151,7 +152,8 @@ static void end_result(run *r) {
         shell_stopped(sh, "");
     const char *cut = r->format.cut ? ", cells cut off; .mode line shows them in full" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
-    if (changed) /* printed even if the rows of RETURNING went to a file */
+    /* The count of changed rows is printed even if the rows of RETURNING went to a file. */
+    if (changed)
         note_rows(r, (uint64_t)stmt_changes(r->s), changed, cut);
     else if (stmt_column_count(r->s) > 0 && !r->text && screen && sh->out.error == 0)
         note_rows(r, r->rows, "", cut);
@@ -326,9 +328,9 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
         end_result(r);
         stmt_summary(r->s, &sh->last);
         print_times(r);
-    } else if (status == STMT_ERROR) { /* the figures count the answers computed until then */
+    } else if (status == STMT_ERROR) {
         ok = print_failure(r, e, where);
-        stmt_summary(r->s, &sh->last);
+        stmt_summary(r->s, &sh->last); /* counts the answers computed before the error */
     } else {
         if (r->formatting)
             format_free(&r->format);

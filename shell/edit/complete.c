@@ -1,9 +1,9 @@
 /*
  * complete.c - chooses the words that completion offers at the cursor, best first.
  *
- * Names of keywords, settings, functions and commands come from the tables that parse them, so every
- * word offered exists. The result depends on the text, the cursor, the database's objects and, for
- * file names, the file system.
+ * Names of keywords, settings, functions and commands come from the tables that parse them, so
+ * every word offered exists. The result depends on the text, the cursor, the database's objects
+ * and, for file names, the file system.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -29,7 +29,7 @@ enum {
 
 typedef struct finder {
     scope s;
-    str prefix;
+    str prefix; /* the part of the word before the cursor */
     const db_object *objects;
     int nobjects;
     arena *a;
@@ -195,7 +195,7 @@ typedef struct continuation {
     const char *after, *next;
 } continuation;
 
-/* The only words that follow a keyword. */
+/* Keywords after which only their `next` words are offered. */
 static const continuation pairs[] = {
     {"GROUP ORDER PARTITION", "BY"},
     {"WITH", "RECURSIVE"},

@@ -31,9 +31,10 @@ typedef struct scope {
     size_t string_start; /* if in_string: offset of the literal's first byte after the quote */
     scope_token *tokens;
     int ntokens;
-    int before; /* number of tokens that end before the word */
-    int *parents, ngroups;
-    int group; /* of the cursor */
+    int before;   /* number of tokens that end before the word */
+    int *parents; /* by group: the group around it; -1: none */
+    int ngroups;
+    int group; /* the group that the cursor is in */
     scope_table *tables;
     int ntables;
     const char *clause; /* keyword of the clause that the cursor is in, such as "WHERE"; or "" */

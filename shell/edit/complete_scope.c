@@ -185,7 +185,7 @@ void scope_read(str text, size_t cursor, arena *a, scope *out) {
     read_clause(out);
 }
 
-/* A column has the last name in its item of the select list. */
+/* A column's name is taken to be the last name in its item of the select list. */
 void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
                             void *ctx) {
     bool in_list = false;

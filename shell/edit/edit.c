@@ -36,7 +36,7 @@ struct editor {
     bool back;         /* Up on the first row ended the line */
     bool paste_enabled;
     bool fresh; /* no key was read since libedit entered raw mode */
-    buf stash;  /* bytes to read before the terminal's: typed ahead, or after a paste */
+    buf stash;  /* bytes, typed ahead or after a paste, that are read before the terminal's bytes */
     size_t stash_at;
     buf pasted;
     bool vi; /* ~/.editrc has `bind -v` */
@@ -90,7 +90,9 @@ int editor_rows(str text, int indent, int columns, bool *exact) {
             continue;
         }
         int width = one.p[0] == '\t' ? 8 - at % 8 : utf8_width(one);
-        if (n > 4) /* libedit and terminals disagree about a grapheme of several code points */
+        /* A grapheme of more than 4 bytes has several code points; libedit and terminals disagree
+         * about its width. */
+        if (n > 4)
             *exact = false;
         if (at + width > columns) {
             rows++;
@@ -143,8 +145,8 @@ static void paste_mode(const editor *ed, bool on) {
     fflush(stdout);
 }
 
-/* Moves the cursor to the start of the prompt and clears all after it. When its width changes a
- * terminal rewraps lines and keeps the cursor at its character. */
+/* Moves the cursor to the start of the prompt and clears the screen after it. A terminal whose
+ * width changes wraps its lines anew and keeps the cursor at the same character. */
 static void go_to_start(const editor *ed, const LineInfoW *line) {
     int columns, rows;
     bool exact;
@@ -391,7 +393,7 @@ static void learn_names(editor *ed) {
     ed->names = arena_new();
     err e = {.pos = -1};
     if (db_objects(ed->sh->db, ed->names, &ed->objects, &ed->nobjects, &e) != 0)
-        ed->nobjects = 0; /* without names of tables; a statement will report the error */
+        ed->nobjects = 0; /* no table names are offered; the next statement reports the error */
 }
 
 void editor_forget_names(editor *ed) {
@@ -516,7 +518,7 @@ static unsigned char on_complete(EditLine *el, int key) {
         buf_append_str(&with_blank, chosen);
         char last = chosen.n ? chosen.p[chosen.n - 1] : 0;
         bool open = last == '(' || last == '/' || last == '.' || last == '{' || last == '}';
-        /* a comma or dot often follows a column or table */
+        /* no blank is added after a column or table, because a comma or dot often follows */
         bool more = kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE;
         if (c.count == 1 && !open && !more && (cursor == text.n || text.p[cursor] != ' '))
             buf_append_char(&with_blank, ' ');
@@ -540,8 +542,8 @@ static char *give_prompt(EditLine *el) {
     return ed->prompt_text.p;
 }
 
-/* In vi mode an escape must end insert mode at once, so there a key sequence is bound in command mode
- * without its escape, as libedit binds the arrows. */
+/* In vi mode an escape must end insert mode at once, so there a key sequence is bound in command
+ * mode without its escape, as libedit binds the arrows. */
 static void bind_key(EditLine *el, bool vi, const char *keys, const char *name) {
     if (vi && keys[0] == '\\')
         el_set(el, EL_BIND, "-a", keys + 2, name, NULL);

@@ -1,6 +1,6 @@
 /*
- * edit_int.h - the line editor (libedit with bracketed paste, multi-line statements, Ctrl-C as a key)
- * and SQL completion.
+ * edit_int.h - the line editor (libedit with bracketed paste, multi-line statements, Ctrl-C as a
+ * key) and SQL completion.
  *
  * Shell and history must outlive the editor.
  */
@@ -49,8 +49,8 @@ typedef enum candidate_kind {
 } candidate_kind;
 
 typedef struct candidate {
-    const char *text; /* replaces the word */
-    const char *note; /* shown after it: a type or signature; or "" */
+    const char *text; /* replaces the word being completed */
+    const char *note; /* shown after the text: a type or signature; or "" */
     candidate_kind kind;
     int score; /* higher is listed first */
 } candidate;

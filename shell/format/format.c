@@ -27,7 +27,7 @@ const format_mode *format_modes(size_t *count) {
     return modes;
 }
 
-/* The names of these modes in sqlite3, duckdb and psql. */
+/* Names of modes in sqlite3, duckdb and psql, and the names of the modes in kvasir. */
 static const struct {
     const char *alias, *name;
 } aliases[] = {
@@ -101,7 +101,8 @@ void format_cell(const format *f, buf *out, value v) {
         value_print(out, v);
 }
 
-/* U+0080 to U+009F, which terminals interpret like the ASCII control characters. */
+/* Whether a character from U+0080 to U+009F starts at text.p[i]. Terminals interpret these like the
+ * ASCII control characters. */
 static bool is_c1_control(str text, size_t i) {
     return i + 1 < text.n && (unsigned char)text.p[i] == 0xc2 &&
            (unsigned char)text.p[i + 1] < 0xa0;

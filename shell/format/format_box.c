@@ -31,12 +31,16 @@ typedef struct box_state {
     chunk *first, *last;
     cell *heads; /* [ncols] column names */
     int *width;  /* [ncols] widest cell or heading; after fit(), the width drawn */
-    int *data;   /* [ncols] widest cell */
-    bool *right; /* [ncols] right-aligned */
+    int *data;   /* [ncols] widest cell, without the heading */
+    bool *right; /* [ncols] whether the column is right-aligned */
 } box_state;
 
+/* The characters of a box. Each horizontal rule has a left end, a crossing and a right end. */
 typedef struct frame {
-    const char *top[3], *middle[3], *bottom[3], *line, *bar, *more;
+    const char *top[3], *middle[3], *bottom[3];
+    const char *line; /* horizontal */
+    const char *bar;  /* vertical */
+    const char *more; /* at the end of a text that was cut */
 } frame;
 
 static const frame frame_utf8 = {
@@ -130,11 +134,13 @@ void box_row(format *f, const batch *b, int row) {
 
 /* ---- fitting ------------------------------------------------------------------------------------
  *
- * If the screen is too narrow for all columns, width is given out in this order until it is used up:
+ * If the screen is too narrow for all columns, width is given out in this order until it is used
+ * up:
  *   1. numbers, in full: they are never cut
  *   2. MIN_TEXT for each other column
- *   3. the width that 90 % of a column's cells need: in full to columns that need at most 1.5 times
- *      an equal share, the rest always to the narrowest column
+ *   3. the width that 90 % of a column's cells need: columns that need at most 1.5 times an equal
+ *      share get it in full; then the narrowest column that needs more is widened by one, until the
+ *      screen is full
  *   4. the width of the longest cells
  *   5. the width of headings
  */

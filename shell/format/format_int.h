@@ -9,7 +9,7 @@
 #include "term/term_int.h"
 
 typedef struct format_options {
-    const char *null_text;    /* text of NULL; NULL: the mode's default */
+    const char *null_text;    /* the text shown for NULL; if NULL: the mode's default */
     const char *insert_table; /* table name in mode insert; NULL: "t" */
     int width;                /* terminal columns that a box must fit; 0: unlimited */
     uint64_t max_rows;        /* rows that a box shows; 0: all */
@@ -44,7 +44,7 @@ struct format {
     const value_type *types;
     buf *out;
     uint64_t rows;      /* rows read so far */
-    uint64_t rows_kept; /* rows shown */
+    uint64_t rows_kept; /* rows shown; in modes that do not keep rows, set by format_end */
     bool cut;           /* a value was cut off at its column's width */
     bool stopped;       /* `drain` returned false */
     arena *mem;         /* memory of a mode that keeps rows */

@@ -6,13 +6,16 @@
 
 #include "format_int.h"
 
-enum { STEP = 4, ROOM_MIN = 20 }; /* columns: extra indent of a continuation; least room for it */
+/* STEP: a continuation line is indented by this many columns more than the line it continues.
+ * ROOM_MIN: lines are not wrapped if their continuations would have fewer columns. */
+enum { STEP = 4, ROOM_MIN = 20 };
 
+/* `below`: what continuation lines have below a branch; `ascii`: what an ASCII terminal shows. */
 static const struct {
     const char *glyph, *below, *ascii;
 } glyphs[] = {{" ", " ", " "}, {"│", "│", "|"}, {"├", "│", "|"},  {"└", " ", "`"},
               {"─", " ", "-"}, {"≈", "", "~"},  {"…", "", "..."}, {"–", "", "-"}};
-enum { BRANCHES = 5 };
+enum { BRANCHES = 5 }; /* the first glyphs are the branches of the plan tree */
 
 static int glyph_at(str s, int count) {
     for (int i = 0; i < count; i++) {
@@ -63,7 +66,7 @@ static str narrowed(str line, size_t indent, int columns, buf *held) {
 static void plan_line(buf *out, str line, int columns, bool utf8) {
     buf below = {0}, held = {0};
     size_t indent = 0;
-    bool node = true; /* the line of a node, not of its details, which follow a │ */
+    bool node = true; /* false: a line of a node's details, whose last branch is │ */
     for (int i; (i = glyph_at((str){line.p + indent, line.n - indent}, BRANCHES)) >= 0;) {
         buf_append_c(&below, glyphs[i].below);
         indent += strlen(glyphs[i].glyph);

@@ -1,9 +1,9 @@
 /*
- * format_text.c - output modes that write each row at once: csv, tsv, list, json, jsonl, line, html,
- * insert.
+ * format_text.c - output modes that write each row at once: csv, tsv, list, json, jsonl, line,
+ * html, insert.
  *
- * Invariant: modes that programs read write numbers with value_print, independent of the locale, and
- * BOOLEAN as 0 or 1, so that the same values are read back.
+ * Invariant: modes that programs read write numbers with value_print, independent of the locale,
+ * and BOOLEAN as 0 or 1, so that the same values are read back.
  */
 #include <math.h>
 #include <stdlib.h>

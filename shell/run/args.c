@@ -13,17 +13,19 @@
 
 /* What an option sets. */
 typedef enum option_kind {
-    OPTION_FLAG, /* the bool at `at` */
-    OPTION_TEXT, /* the const char * at `at` */
-    OPTION_COMMAND,
-    OPTION_FILE,
-    OPTION_VARIABLE
+    OPTION_FLAG,    /* a bool in args */
+    OPTION_TEXT,    /* a const char * in args */
+    OPTION_COMMAND, /* adds an INPUT_COMMAND */
+    OPTION_FILE,    /* adds an INPUT_FILE */
+    OPTION_VARIABLE /* adds a variable */
 } option_kind;
 
 typedef struct option {
-    const char *name, *argument, *help; /* argument NULL: none; help NULL: hidden */
+    const char *name;
+    const char *argument; /* name of the option's value in --help; NULL: the option has no value */
+    const char *help;     /* NULL: --help does not list the option */
     option_kind kind;
-    size_t at; /* of a flag or text: the offset in args */
+    size_t at; /* OPTION_FLAG, OPTION_TEXT: offset of the member in args */
 } option;
 
 #define FLAG(member) OPTION_FLAG, offsetof(args, member)

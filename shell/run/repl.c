@@ -18,13 +18,13 @@ typedef struct repl {
     shell *sh;
     history_list history;
     editor *ed;
-    buf pending; /* lines entered, each with its newline; not yet a whole statement */
-    buf line;
-    int idle_interrupts;
+    buf pending;         /* lines entered, each with its newline; not yet a whole statement */
+    buf line;            /* the line that was read last */
+    int idle_interrupts; /* number of times in a row that Ctrl-C was pressed at an empty prompt */
 } repl;
 
-/* Returns the screen rows of lines, each after a prompt of `indent` columns and ended by a newline.
- * Sets *exact as editor_rows does. */
+/* Returns the number of screen rows of lines, each after a prompt of `indent` columns and ended by
+ * a newline. Sets *exact as editor_rows does. */
 static int rows_of_lines(str text, int indent, int columns, bool *exact) {
     int rows = 0;
     *exact = true;
@@ -157,7 +157,7 @@ static void run_pending(repl *r, const char *first, const char *next) {
         memmove(r->pending.p, r->pending.p + 1, --r->pending.n);
 }
 
-/* Clears the rows of the earlier lines, so that all lines can be edited together. */
+/* Clears the screen rows of the lines in `pending`, so that all lines can be edited together. */
 static void erase_rows_before(const repl *r, int indent) {
     int columns, rows;
     bool exact;

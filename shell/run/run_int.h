@@ -46,7 +46,8 @@ bool script_text(shell *sh, const char *name, str text);
 /* Runs the complete pieces of `text`, typed at the prompt. *used = the number of bytes run. */
 bool script_prompt(shell *sh, str text, size_t *used);
 
-/* A piece of a script: blanks and comments, a command, a statement, or not yet a whole one. */
+/* A piece of a script: blanks and comments, a command, a statement, or the beginning of a command
+ * or statement. */
 typedef enum piece_kind { PIECE_BLANK, PIECE_COMMAND, PIECE_STATEMENT, PIECE_PARTIAL } piece_kind;
 /* Returns the kind of the first piece of `text` and sets its length. `last`: no more text follows,
  * so that a statement without `;` is complete. */

@@ -1,10 +1,10 @@
 /*
- * script.c - non-interactive input (-c, -f, stdin, .read): split into statements and commands, which
- * are run in order.
+ * script.c - non-interactive input (-c, -f, stdin, .read): split into statements and commands,
+ * which are run in order.
  *
- * Invariant: the first error ends the script unless --keep-going; error messages name file, line and
- * column. Standard input is read line by line, so that a program that writes statements into a pipe
- * gets the results of one before it writes the next.
+ * Invariant: the first error ends the script unless --keep-going; error messages name file, line
+ * and column. Standard input is read line by line, so that a program that writes statements into a
+ * pipe gets the results of one before it writes the next.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,17 +14,19 @@
 #include "run_int.h"
 
 typedef struct script {
-    FILE *in; /* NULL: `text` is the whole script */
-    bool by_line, eof, begun;
-    buf text;    /* input read; the part already run is removed now and then */
-    size_t at;   /* offset in text of the next piece */
-    place where; /* place of that piece */
+    FILE *in;     /* NULL: `text` is the whole script */
+    bool by_line; /* `in` is read line by line */
+    bool eof;     /* `in` was read to its end */
+    bool begun;   /* the start of the text was searched for a byte order mark */
+    buf text;     /* input read; compact() removes the part that has been run */
+    size_t at;    /* offset in text of the next piece */
+    place where;  /* place of that piece */
 } script;
 
 enum { COMPACT_BYTES = 64 * 1024, READ_DEPTH = 32 };
 
-/* Finds a `;` even inside of an open parenthesis: ending the statement there gives an error at once
- * instead of a prompt that asks for more lines. */
+/* Finds the first `;`, even inside of an open parenthesis: a statement that ends there gives an
+ * error at once instead of a prompt that asks for more lines. */
 static bool find_semicolon(str text, size_t *length) {
     token_class class;
     for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0; at += n) {
@@ -96,8 +98,8 @@ static void drop_bom(script *sc) {
     sc->begun = true;
 }
 
-/* Reads more text: the whole file, or lines up to a line with a ';', since no statement ends before
- * it. */
+/* Reads more text: the whole file, or, if by_line, one line. To complete a statement that has
+ * begun, reads lines up to one with a ';', since the statement cannot end before. */
 static bool read_more(shell *sh, script *sc) {
     if (sc->in == NULL || sc->eof)
         return false;

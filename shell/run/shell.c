@@ -115,8 +115,8 @@ static int shell_finish(shell *sh, int code) {
 }
 
 /* Opens /dev/null for each standard stream that is closed. Otherwise the next file opened would get
- * its number, and results would be written into that file. Stdin is opened for writing and stdout
- * for reading, so that using them fails. */
+ * the stream's number, and results would be written into that file. Stdin is opened for writing,
+ * stdout and stderr for reading, so that using them fails. */
 static void hold_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 &&

@@ -18,6 +18,8 @@
 #include "storage/containers.h"
 #include "term_int.h"
 
+/* When a shell starts and the file has TRIM_LINES statements or more, only the latest KEEP_LINES
+ * stay. A statement of more than LONGEST bytes is not saved. */
 enum { KEEP_LINES = 5000, TRIM_LINES = 10000, LONGEST = 256 * 1024 };
 
 static void escape(buf *out, str s) {
@@ -61,7 +63,7 @@ static char *default_path(void) {
     const char *set = getenv("KVASIR_HISTORY");
     buf path = {0};
     if (set)
-        buf_append_c(&path, set); /* empty: no history file */
+        buf_append_c(&path, set); /* if it is empty, there is no history file */
     else if (xdg_path("XDG_STATE_HOME", ".local/state", &path))
         buf_append_c(&path, "/history");
     if (path.n == 0) {
@@ -109,8 +111,10 @@ void history_open(history_list *h, const char *path) {
     if (h->path == NULL)
         return;
     make_directories(h->path);
-    int fd = open(h->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* no O_APPEND: may be trimmed */
-    if (fd < 0) { /* the home directory is not writable: keep history in memory only */
+    /* Without O_APPEND, because trim_file() writes at the start of the file. */
+    int fd = open(h->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        /* The file is not writable: the history is kept in memory only. */
         free(h->path);
         h->path = NULL;
         return;

@@ -2,8 +2,8 @@
  * output.c - writes results to stdout, to a file or program (.output, .once), or to a pager if they
  * are longer than the screen.
  *
- * Invariant: after a failed write nothing more is written, until shell_check_output has reported the
- * error and cleared it.
+ * Invariant: after a failed write nothing more is written, until shell_check_output has reported
+ * the error and cleared it.
  */
 #include <errno.h>
 #include <stdlib.h>

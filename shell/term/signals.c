@@ -4,7 +4,7 @@
  * Invariant: handlers only set flags, cancel the watched statement (stmt_cancel is
  * async-signal-safe) and restore the terminal; they preserve errno. Loops that wait (the prompt, a
  * running statement) poll the flags. The terminal is restored before a signal stops or ends the
- * process. The handler of SIGBUS also names the mapped file that was truncated.
+ * process. The handler of SIGBUS also prints which mapped file was truncated.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -126,8 +126,8 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     raise(number);
 }
 
-/* SIGPIPE and SIGXFSZ are handled by doing nothing, so that write fails with EPIPE or EFBIG. They
- * are not ignored with SIG_IGN because programs that the shell starts would inherit that. */
+/* The handler of SIGPIPE and SIGXFSZ does nothing, so that write fails with EPIPE or EFBIG. SIG_IGN
+ * is not used, because programs that the shell starts would inherit it. */
 static void on_refused_write(int number) {
     (void)number;
 }

@@ -2,8 +2,8 @@
  * term.c - detects the terminal (size, colour, UTF-8), names its styles, saves and restores its
  * modes.
  *
- * Invariant: only this file reads TERM, NO_COLOR and the locale or calls isatty; all other code reads
- * the members of `term`.
+ * Invariant: only this file reads TERM, NO_COLOR and the locale or calls isatty; all other code
+ * reads the members of `term`.
  */
 #include <langinfo.h>
 #include <locale.h>

@@ -19,7 +19,8 @@ typedef struct term {
     bool err_tty;     /* stderr is a terminal: the progress line may be drawn */
     bool dumb;        /* TERM is unset or "dumb": no cursor movement, no colour */
     bool utf8;        /* draw with box characters and blocks; else ASCII */
-    bool color_out, color_err;
+    bool color_out;   /* print colours on stdout */
+    bool color_err;   /* print colours on stderr */
 } term;
 
 typedef enum style {
@@ -61,27 +62,27 @@ void signals_watch(stmt *s);
 int signals_interrupts(void); /* Ctrl-C presses since signals_clear */
 void signals_clear(void);
 int signals_terminated(void); /* SIGTERM or SIGHUP if one was received; else 0 */
-/* Set by Ctrl-C, SIGTERM and SIGHUP: the cancel flag for work that is not a statement. */
+/* Returns the flag that Ctrl-C, SIGTERM and SIGHUP set, to cancel work that is not a statement. */
 const atomic_bool *signals_cancel_flag(void);
-bool signals_resized(void);   /* since the last call */
-bool signals_continued(void); /* since the last call */
+bool signals_resized(void);   /* whether the terminal was resized since the last call */
+bool signals_continued(void); /* whether the process was continued (SIGCONT) since the last call */
 
 /* ---- output (output.c) ----------------------------------------------------------------------- */
 
 /* Where results are written. */
 typedef struct output {
     FILE *file;    /* stdout, or the target of .output or .once */
-    char *path;    /* its path; NULL: stdout */
+    char *path;    /* path of `file`; NULL: `file` is stdout */
     bool once;     /* .once: return to stdout after the next result */
     bool pipe;     /* `file` is the standard input of a program: .output '|sort' */
     FILE *pager;   /* open while a result is paged */
     bool may_page; /* the result in progress may still turn out to need a pager */
-    buf hold;      /* the text of this result until that is known */
+    buf hold;      /* the text of this result while may_page is set */
     int error;     /* errno of the first failed write */
 } output;
 
 int output_open(output *o, const char *path, bool once, err *e); /* path NULL: back to stdout */
-/* Writes a line that is not part of a result (.echo); .once does not count it. */
+/* Writes a line that is not part of a result (.echo), so that it does not end .once. */
 void output_echo(output *o, str line);
 /* Begins a result. may_page: show the result in a pager if it is longer than the screen. */
 void output_begin(output *o, bool may_page);

@@ -2,9 +2,9 @@
  * view.c - shows the cells of view_render.c with ncurses, handles the view's keys, replays recorded
  * runs.
  *
- * Invariant: it draws at most four times a second, with one doupdate each. The terminal is restored
- * however the view ends, also by signals: the escape sequences to restore it are prepared when the
- * view opens.
+ * Invariant: without keys, the screen is drawn at most four times a second, with one doupdate each.
+ * The terminal is restored however the view ends, also by signals: the escape sequences to restore
+ * it are prepared when the view opens.
  */
 #include <curses.h>
 #include <errno.h>
@@ -22,11 +22,11 @@ struct view {
     view_state *state;
     stmt *statement; /* NULL: a recorded run */
     SCREEN *screen;
-    view_cell *cells;
-    int w, h;
+    view_cell *cells; /* [h][w] */
+    int w, h;         /* size of the screen in columns and rows */
     bool color;
-    double drawn_ms;
-    char restore[256];
+    double drawn_ms;   /* clock_ms() when the screen was drawn last; 0: draw at once */
+    char restore[256]; /* escape sequences that restore the terminal */
 };
 
 /* Sets a cell's attribute. Without colour, bold, underline and reverse video replace the important
@@ -278,7 +278,8 @@ int view_replay(const term *t, const char *path) {
             going = wait_and_draw(v, BASE_MIN(wait_s, 5.0));
     }
     if (v) {
-        while (ok && going) /* shows the last picture until the user quits */
+        /* The last picture is shown until the user quits. */
+        while (ok && going)
             going = wait_and_draw(v, 1);
         view_close(v);
     }

@@ -16,20 +16,22 @@
 /* ---- the progress line (progress.c) ---------------------------------------------------------- */
 
 typedef struct run_rates {
-    double rows, tokens; /* per second, smoothed; answers that were stored do not count */
-    double seconds;      /* start of the interval that is being measured */
-    uint64_t rows_then, tokens_then;
+    double rows;          /* answers per second, smoothed; stored answers do not count */
+    double tokens;        /* computed and output tokens per second, smoothed */
+    double seconds;       /* time at the start of the interval that is being measured */
+    uint64_t rows_then;   /* number of answers at that time, without stored answers */
+    uint64_t tokens_then; /* number of computed and output tokens at that time */
 } run_rates;
 
-/* Measures the rates if the interval has lasted at least `least` seconds. Returns whether it has.
- * `weight`: share of the new interval in the smoothed rates. */
+/* Updates the rates from x at the time `seconds` if the interval has lasted at least `least`
+ * seconds. Returns whether it has. `weight`: share of the new interval in the smoothed rates. */
 bool rates_update(run_rates *r, const exec_progress *x, double seconds, double least,
                   double weight);
 
 typedef struct progress_line {
-    bool shown;
-    bool keys; /* show the hint "v view" */
-    double drawn_ms;
+    bool shown;      /* the line is on the screen */
+    bool keys;       /* show the hint "v view" */
+    double drawn_ms; /* clock_ms() when the line was drawn last; 0: never */
     run_rates rates; /* of the running LLM operator */
 } progress_line;
 
@@ -52,8 +54,8 @@ const char *progress_bar(int eighths, bool utf8);
 
 typedef struct key_watch {
     bool open;
-    struct termios before;
-    buf typed; /* keys to pass to the next prompt */
+    struct termios before; /* the terminal's modes before keys_open */
+    buf typed;             /* keys to pass to the next prompt */
 } key_watch;
 
 /* Puts the terminal on stdin into unbuffered mode without echo. */
@@ -96,7 +98,7 @@ typedef struct view_baseline {
     double tokens;
 } view_baseline;
 
-/* Chosen by the keys 1 to 4. */
+/* What the view shows; the keys 1 to 4 choose it. */
 typedef enum view_panel {
     PANEL_RUN,
     PANEL_STRATEGIES,
@@ -112,15 +114,15 @@ typedef struct view_state {
     view_panel panel;
     int scroll; /* first row shown of a panel's list */
     run_rates rates;
-    llm_figures mark;        /* the figures at the start of the interval measured */
-    double hit_now;          /* hit rate of the last interval */
-    float hit[VIEW_SAMPLES]; /* hit rates, oldest first */
+    llm_figures mark;        /* the figures at the start of the interval that is being measured */
+    double hit_now;          /* hit rate of the last interval in which tokens were sent */
+    float hit[VIEW_SAMPLES]; /* hit rates of the latest such intervals, oldest first */
     int nhit;
     view_answer answers[VIEW_ANSWERS]; /* newest first */
     int nanswers;
     view_baseline baselines[VIEW_BASELINES];
     int nbaselines;
-    int counted_operator; /* number of the last LLM operator with baselines received; 0: none */
+    int counted_operator; /* number of the last LLM operator whose baselines were added; 0: none */
 } view_state;
 
 void view_start(view_state *v, str statement, bool utf8);
@@ -137,11 +139,11 @@ bool view_wants_baselines(const view_state *v);
 void view_add_baseline(view_state *v, const char *name, double tokens);
 
 typedef struct view view;
-/* Opens the view of the running statement s; NULL if the terminal cannot show it. The caller updates
- * `state`, which must outlive the view. */
+/* Opens the view of the running statement s; NULL if the terminal cannot show it. The caller
+ * updates `state`, which must outlive the view. */
 view *view_open(const term *t, view_state *state, stmt *s);
-/* Handles keys, and draws at most four times a second. False: the user closed the view. The
- * statement keeps running. */
+/* Handles keys, and draws after a key, else at most four times a second. False: the user closed the
+ * view. The statement keeps running. */
 bool view_tick(view *v);
 void view_close(view *v);
 /* Replays a recorded run (--mock FILE); returns the exit code. */

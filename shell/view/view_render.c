@@ -66,7 +66,7 @@ void view_add_baseline(view_state *v, const char *name, double tokens) {
     v->baselines[i].tokens += tokens;
 }
 
-/* Baselines counted by EXPLAIN before the run cover all operators and are not counted again. */
+/* Baselines counted before the run (estimate_baselines) cover all operators: no more are needed. */
 bool view_wants_baselines(const view_state *v) {
     bool have_all = v->nbaselines > 0 && v->counted_operator == 0;
     return v->panel == PANEL_STRATEGIES && !have_all &&
@@ -106,7 +106,8 @@ void view_update(view_state *v, const exec_progress *x) {
 typedef struct canvas {
     const view_state *v;
     view_cell *cells;
-    int w, h, row;
+    int w, h; /* size of the screen in columns and rows */
+    int row;  /* the next row to draw */
 } canvas;
 
 static void put_cell(canvas *c, int x, int y, str grapheme, view_attr attr) {
@@ -446,7 +447,8 @@ static void draw_baselines(canvas *c, int last_row) {
     for (int i = 0; i < v->nbaselines; i++)
         all[n++] = v->baselines[i];
     const llm_figures *m = &v->now.llm;
-    if (n == 0) /* without any reuse every prompt token so far would be computed */
+    /* Without reuse of KV, all prompt tokens that were sent so far would have been computed. */
+    if (n == 0)
         all[n++] = (view_baseline){
             "no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};
     all[n++] = (view_baseline){"this run", (double)m->computed_tokens};
@@ -459,7 +461,8 @@ static void draw_baselines(canvas *c, int last_row) {
         int at = put_bar(c, LABEL_COLUMNS + 1, BASE_MAX(c->w / 2, 10), all[i].tokens / most,
                          i == n - 1 ? VIEW_GOOD : VIEW_WORK);
         format_count(&text, (uint64_t)all[i].tokens);
-        if (i == n - 1 && !v->finished) { /* the other strategies are counted for all rows */
+        if (i == n - 1 && !v->finished) {
+            /* Baselines are for all rows, the figure of this run is for the rows so far. */
             buf_append_c(&text, "  so far: ");
             append_rows(&text, &v->now);
         } else if (i == n - 1 && all[i].tokens > 0) {
@@ -522,7 +525,8 @@ static void draw_rows_panel(canvas *c, int last_row) {
     draw_answers(c, last_row - c->row, BASE_MIN(c->v->scroll, most));
 }
 
-/* Distributes `rows` over n lists, one row at a time to each list that still wants rows. */
+/* Distributes `rows` over n lists, one row at a time to each list i that has fewer than wants[i]
+ * rows. gets[i]: the number of rows of list i. */
 static void share_rows(int rows, const int *wants, int *gets, int n) {
     bool left = true;
     memset(gets, 0, sizeof *gets * (size_t)n);

@@ -3,12 +3,13 @@
  * tutorials.
  *
  * A recording has one JSON object per line. Its keys, all optional, keep their value until a later
- * line changes it: the numbers of read_numbers, "phase", "field_order", "last_answer", "last_input", and
+ * line changes it: the numbers of read_numbers, "phase", "field_order", "last_answer",
+ * "last_input", and
  *   "statement": text                                      "finished": true
  *   "prefixes": [{"text", "tokens", "fanout", "done"}]     "rows": [{"name", "depth", "in", "out"}]
  *   "shared": [percent of each of the latest prompts]      "baselines": {"name": tokens}
- * "seconds" is the time at which the line is shown; "rows" are the plan's operators. Only "finished"
- * is not kept.
+ * "seconds" is the time at which the line is shown; "rows" are the plan's operators. Only
+ * "finished" is not kept.
  */
 #include <cjson/cJSON.h>
 #include <string.h>
