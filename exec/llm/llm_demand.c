@@ -303,10 +303,10 @@ static double planned_share(const op *o) {
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
-/* Returns the size of the next batch: the number of rows of which as many as the LIMIT still needs
- * are expected to pass. For the first batch the share that passes is the plan's estimate, later it
- * is (passed + 1) / (asked + 2), Laplace's rule of succession, so that few passing rows at the
- * start do not make the batch huge. */
+/* Returns the size of the next batch: the number of rows that the LIMIT still needs, divided by the
+ * share of rows that pass. At first the share is the plan's estimate, later (passed + 1) /
+ * (asked + 2) (Laplace's rule of succession), so that few passing rows at the start do not make the
+ * batch huge. */
 static int64_t batch_rows(op *o) {
     llm_state *s = o->state;
     int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);
@@ -342,10 +342,9 @@ int llm_run_limit_batch(op *o, err *e) {
 
 /* ---- top-n rounds ---------------------------------------------------------------------------- */
 
-/* Returns how many rows of a group to ask about next: the number of rows of which as many as the
- * group still needs are expected to pass, by Laplace's rule as in batch_rows(), but at most `most`.
- * At least an eighth of the number asked about so far is asked about, to bound the number of
- * rounds. */
+/* Returns how many rows of a group to ask about next: the number of rows that the group still
+ * needs, divided by the share of its rows that pass (see batch_rows), but at most `most`. It is at
+ * least an eighth of the number of rows asked about so far, which bounds the number of rounds. */
 static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
     const llm_state *s = o->state;
     int64_t asked = s->demand.asked[group],

@@ -293,7 +293,7 @@ struct llm_runtime {
     count_run counts[COUNT_STRATEGIES];
     struct noted_order *noted_orders; /* llm_order.c */
     arena *mem;
-    arena *kept; /* may spill: spans of values, texts of computed fields, answers */
+    arena *kept; /* spans of values, texts of computed fields, answers; memory that may spill */
 };
 
 /* Returns the engine of a call in *out, or the error that occurred when it was opened. */

@@ -86,9 +86,9 @@ int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* Sends the rows through the stages chunk by chunk, in the order of call site `by`. The first chunk
- * has `first` rows, each next one twice as many, but at most `most`. `deciding`: only stages that
- * remove rows, and stages that these depend on. *done: the stages that the last chunk has been
- * through. */
+ * has `first` rows, each later chunk twice as many as the chunk before, but at most `most`.
+ * `deciding`: only stages that remove rows, and stages that these depend on. *done: the stages that
+ * the last chunk has been through. */
 static int run_chunks(op *o, int by, int64_t first, int64_t most, bool deciding, uint32_t *done,
                       err *e) {
     llm_state *s = o->state;

@@ -55,9 +55,9 @@ static const double OUTPUT_WEIGHT = 4;
 /* A call site while it runs. */
 typedef struct site_run {
     const plan_call_site *plan;
-    struct site_run
-        *leader; /* the first call site with this plan_call_site.group; maybe this one */
-    int stage;   /* index in llm_state.stages */
+    /* the first call site with the same plan_call_site.group; maybe this one */
+    struct site_run *leader;
+    int stage; /* index in llm_state.stages */
     llm_engine *engine;
     llm_inputs *in; /* the leader's inputs */
     prompt *prompt;
@@ -181,13 +181,12 @@ typedef struct llm_state {
     rowset *own_rows;    /* `rows` if this operator must free it, else NULL */
     arena *mem;          /* arrays by row and by input; counted in exec_ctx.space */
     arena *scratch;      /* memory for evaluating one batch's condition */
-    uint8_t *dropped;    /* by row: a filter was not true, or no node above needs the row */
+    uint8_t *dropped;    /* by row: whether a filter was not true, or no node above needs the row */
     /* number of rows of which it is known whether they pass; after llm_mode.decide these are the
      * first rows in input order */
     int64_t decided_rows;
-    int64_t
-        emitted_rows; /* number of the first rows, in input order, that were emitted or dropped */
-    int64_t ranked_rows; /* number of rows in the last llm_rank_count_inputs() */
+    int64_t emitted_rows; /* number of first rows in input order that were emitted or dropped */
+    int64_t ranked_rows;  /* number of rows in the last llm_rank_count_inputs() */
     demand_state demand;
     llm_sender sender;
     bool prepared;
@@ -231,8 +230,8 @@ int llm_shared_prefix_site(const llm_state *s);
  * memory until later stages have asked about the data. `at`: the result of
  * llm_shared_prefix_site(). */
 int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows, err *e);
-/* Copies those of rows[0..count) for which x is true to `out`, which may be `rows`. *kept: their
- * number. `rows` is ascending. */
+/* Copies the rows in rows[0..count) for which x is true to `out`, which may be `rows`. Sets *kept
+ * to their number. `rows` is ascending. */
 int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
                    int64_t *kept, err *e);
 /* Fills the columns of the pipeline's output for these rows, allocated in out->mem: the base's

@@ -10,8 +10,8 @@
 typedef struct command_call {
     const char *name; /* as typed, with its dot or backslash */
     str rest;         /* the text after the name, trimmed */
-    int argc;         /* the words of `rest`, without quotes */
-    char **argv;
+    int argc;
+    char **argv; /* [argc] the words of `rest`, without quotes */
     arena *mem;
 } command_call;
 

@@ -171,7 +171,7 @@ typedef struct dump {
     buf *out;
     const char *table;
     int rows;     /* rows in the INSERT being written */
-    bool stopped; /* by Ctrl-C or a failed write: rows are missing */
+    bool stopped; /* Ctrl-C or a failed write stopped the dump: rows are missing */
 } dump;
 
 static void dump_batch(void *ctx, stmt *s, const batch *b) {

@@ -48,7 +48,7 @@ struct shell {
     buf last_text;     /* text of the last statement, for .explain, .view and .edit */
     bool want_view;    /* LLM statements open the live view */
     bool quit;         /* the shell ends after the running command or statement */
-    int quit_code;     /* its exit code if `quit` is set */
+    int quit_code;     /* the shell's exit code if `quit` is set */
 
     const place *where; /* place of the script's running statement or command; NULL: the prompt */
     int read_depth;     /* nesting of .read */

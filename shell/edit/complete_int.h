@@ -19,9 +19,10 @@ enum { GROUP_WITH = -2 }; /* scope_table.group of a CTE, which is visible only i
 
 /* A table that the statement reads or writes. */
 typedef struct scope_table {
-    str name, alias; /* without an alias: the name */
-    int group;       /* the table is visible in this group and those inside it */
-    int subquery;    /* group of the subquery of a derived table or CTE; -1: a table */
+    str name;
+    str alias;    /* if the statement gives none: the name */
+    int group;    /* the table is visible in this group and those inside it */
+    int subquery; /* group of the subquery of a derived table or CTE; -1: a table */
 } scope_table;
 
 typedef struct scope {

@@ -4,7 +4,7 @@
  *
  * Invariant: keys are read one byte at a time (pastes in blocks), so that a pager or editor started
  * by a statement gets the keys that were typed after its start. Key bindings of ~/.editrc apply
- * except for those of bind_keys.
+ * except for the keys that bind_keys binds.
  */
 #include <errno.h>
 #include <histedit.h>
@@ -549,7 +549,8 @@ static void bind_key(EditLine *el, bool vi, const char *keys, const char *name) 
         el_set(el, EL_BIND, "-a", keys + 2, name, NULL);
     else
         el_set(el, EL_BIND, keys, name, NULL);
-    if (vi && keys[0] == '^') /* a control key is bound in both modes */
+    /* A control key is bound in vi's command mode too. */
+    if (vi && keys[0] == '^')
         el_set(el, EL_BIND, "-a", keys, name, NULL);
 }
 
