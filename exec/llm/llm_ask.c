@@ -88,7 +88,8 @@ static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **span
            (c && answer_load(c, id, ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
 }
 
-/* Uses the known answer, if there is one. Otherwise adds a pending answer to the memo. */
+/* Uses the known answer, if there is one. Otherwise, if dedup is on, adds a pending answer to the
+ * memo. */
 bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
     op *o = x->o;
     llm_state *s = o->state;

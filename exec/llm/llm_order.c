@@ -223,8 +223,8 @@ static void record_keep(exec_ctx *ctx, str key, str bytes) {
     r->noted_orders = n;
 }
 
-/* If the recorded `order` is nearly as good as the fresh order in *out, replaces the fresh order by
- * it and sets *usable. */
+/* Replaces the fresh order in *out by the recorded `order` if the recorded one is nearly as good.
+ * *usable: whether it was replaced. */
 static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *order,
                         psm_options *options, arena *mem, input_order *out, bool *usable, err *e) {
     input_order kept = {0};

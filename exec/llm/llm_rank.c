@@ -1,6 +1,6 @@
 /*
- * llm_rank.c - chooses the next stage of a pipeline: as planned, until the rows contradict the
- * plan.
+ * llm_rank.c - chooses the next stage of a pipeline: as planned, until the answers contradict the
+ * plan's estimates.
  *
  * Of two stages, the one that saves more of the other stage's cost comes first. Where no two rows
  * share an input, this is the order by cost per row ÷ share of rows removed (Hellerstein and

@@ -116,7 +116,7 @@ static bool kv_is_reused_later(const llm_state *s, const site_run *site, uint32_
 
 /* ---- one input ------------------------------------------------------------------------------- */
 
-/* Marks the values that the question names: these stay when fields are left out. */
+/* Marks the values that the question names: if fields must be left out, these are left out last. */
 static void mark_named(llm_sender *x, const prompt *p) {
     memset(x->named, 0, sizeof *x->named * (size_t)x->nspans);
     for (int i = 0; i + 1 < x->nspans; i++) {

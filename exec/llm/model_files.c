@@ -3,8 +3,8 @@
  *
  *   the cache's item "model_files": version u64 | array of {fingerprint, weights, path}
  *
- * There is a record for each version of a file's contents and each way of opening the file. Of the
- * records of a path, the last used one comes last.
+ * There is a record for each version of a file's contents and each way of opening the file. The
+ * last record of a path is for the contents that were used last.
  *
  * Invariant: no answer depends on this record. A fingerprint covers every byte of a file, so
  * entries of a file's old contents are not found until the file has these contents again. The
@@ -21,7 +21,7 @@ enum { RECORDS_MAX = 256, RECORDS_VERSION = 2 };
 #define NOTE_KEY STR("model_files")
 
 typedef struct file_record {
-    hash128 fingerprint; /* with it the identities of the file's cache entries begin */
+    hash128 fingerprint; /* the identities of the file's cache entries begin with it */
     hash128 weights;     /* llm_model_info.weights: hash of the file's contents */
     hash128 path;        /* hash of the absolute path */
 } file_record;

@@ -35,8 +35,8 @@ struct models {
 };
 
 /* Number of engines that stay open although not held, besides the one in use. One is enough to
- * alternate between two models or settings. Opening a third engine reads no weights until a prompt
- * has to be computed. */
+ * alternate between two models or settings. If the side file has the results of an
+ * earlier load, opening an engine reads no weights until a prompt has to be computed. */
 enum { MODELS_IDLE = 1 };
 
 /* Finds the path of a model. */

@@ -12,7 +12,7 @@
 
 /* Minimum time between two collections of details. */
 static const double DETAILS_S = 0.25;
-/* PAUSE_LOOK_MS: time between two checks whether a paused statement goes on. */
+/* PAUSE_LOOK_MS: time between two checks whether a paused statement has been resumed. */
 enum { PAUSE_LOOK_MS = 20, TEXT_PERCENT = 100 };
 
 /* ---- texts of fixed size --------------------------------------------------------------------- */

@@ -3,8 +3,8 @@
  * progress line or live view, formats rows, prints error, notices and summary.
  *
  * Invariant: at a prompt Ctrl-C cancels the statement and never ends the shell; after a second
- * Ctrl-C the shell no longer waits for the statement. Only rows are written to stdout, except at a
- * prompt.
+ * Ctrl-C the shell no longer waits for the statement. In scripts only rows, and the figures of
+ * .stats, are written to stdout.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -191,7 +191,8 @@ static void show_progress(run *r) {
     }
 }
 
-/* True if the shell should stop waiting for the statement. */
+/* True if the shell should stop waiting for the statement. Cancels the statement if a write of its
+ * result failed. */
 static bool given_up(run *r) {
     shell *sh = r->sh;
     if (sh->out.error)

@@ -292,7 +292,7 @@ static unsigned char on_paste(EditLine *el, int key) {
     clean_paste(&ed->pasted);
     if (!ed->vi)
         return insert_text(el, buf_str(&ed->pasted));
-    /* The escape of the paste mark ended vi's insert mode; `a` enters the mode again there. */
+    /* The escape of the paste mark ended vi's insert mode; `a` enters it again at this place. */
     static const wchar_t again[] = {L'a', KEY_PREFILL, 0};
     ed->prefill = buf_str(&ed->pasted);
     el_wpush(el, again);

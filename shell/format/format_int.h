@@ -64,7 +64,7 @@ void format_free(format *f); /* after format_end, or instead of it */
 
 /* Appends a value for display: BOOLEAN as true or false, BLOB as x'...'. */
 void format_cell(const format *f, buf *out, value v);
-/* Appends text, each control character replaced by a visible one of one column. */
+/* Appends text, each control character replaced by a visible character one column wide. */
 void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);

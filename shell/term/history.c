@@ -5,7 +5,7 @@
  * statement is appended under a lock when it is entered, so shells that run at the same time keep
  * each other's statements.
  *
- * Invariant: a statement that starts with a space is never saved. The file's mode is 0600.
+ * Invariant: a statement that starts with a space is never saved. A new file has mode 0600.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -32,7 +32,7 @@ static bool locale_is_utf8(void) {
     bool named = name != NULL && *name != 0;
     bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcasecmp(nl_langinfo(CODESET), "UTF-8") == 0;
     bool wants = named && (strcasestr(name, "utf-8") != NULL || strcasestr(name, "utf8") != NULL);
-    /* Not the user's locale: in Turkish the lower case of I is not i. */
+    /* The user's locale is not kept: in Turkish the lower case of I is not i. */
     setlocale(LC_CTYPE, "C.UTF-8");
     return utf8 || !named || wants;
 }

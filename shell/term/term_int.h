@@ -14,7 +14,7 @@
 /* ---- the terminal (term.c) ------------------------------------------------------------------- */
 
 typedef struct term {
-    bool interactive; /* at a prompt: row counts, pager, boxes fitted to the screen */
+    bool interactive; /* at a prompt: print row counts, use a pager, fit boxes to the screen */
     bool terminal;    /* stdin and stdout are terminals, also while -c or -f runs */
     bool err_tty;     /* stderr is a terminal: the progress line may be drawn */
     bool dumb;        /* TERM is unset or "dumb": no cursor movement, no colour */
@@ -56,8 +56,8 @@ void term_set_restore_text(const char *text);
 /* ---- signals (signals.c) --------------------------------------------------------------------- */
 
 void signals_install(void);
-/* Sets the statement that Ctrl-C cancels; NULL: none. If Ctrl-C was pressed since signals_clear,
- * cancels it at once. */
+/* Sets the statement that Ctrl-C cancels; NULL: none. Cancels it at once if Ctrl-C was pressed
+ * since signals_clear, or if SIGTERM or SIGHUP was received. */
 void signals_watch(stmt *s);
 int signals_interrupts(void); /* Ctrl-C presses since signals_clear */
 void signals_clear(void);
@@ -105,8 +105,8 @@ typedef struct history_list {
 } history_list;
 
 void history_open(history_list *h, const char *path); /* NULL: the default path */
-/* Appends a statement to list and file. Returns false if it was not added: it is empty, starts with
- * a space, or repeats the previous one. */
+/* Appends a statement to list and file. Returns false if it was not added, because it is empty,
+ * starts with a space, or repeats the previous statement. */
 bool history_add(history_list *h, str statement);
 void history_close(history_list *h);
 

@@ -1,7 +1,8 @@
 /*
  * progress.c - the progress line on stderr: rows, time left, hit rate, rates.
  *
- * Invariant: the line is drawn only on a terminal and erased before anything else is printed.
+ * Invariant: the line is drawn only on a terminal and, if the terminal can erase, is erased before
+ * anything else is printed.
  */
 #include <math.h>
 #include <string.h>

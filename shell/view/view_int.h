@@ -82,7 +82,7 @@ typedef enum view_attr {
     VIEW_ATTRS
 } view_attr;
 
-/* One column of the screen: a grapheme one column wide, or half of one two columns wide. */
+/* One column of the screen: a grapheme one column wide, or half of a grapheme two columns wide. */
 typedef struct view_cell {
     char text[16]; /* UTF-8, NUL-terminated; "": the right half of a wide grapheme */
     uint8_t attr;
