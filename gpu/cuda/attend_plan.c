@@ -2,9 +2,9 @@
  * attend_plan.c - builds the attention plan (attend_plan_int.h), and sorts block copies into
  * levels.
  *
- * Invariants: each pair of a row and a block up to the row's position is covered by exactly one
- * task. Within a chunk, a row's tasks have ascending levels in the order of its blocks. A row that
- * continues in a later level has a number in `states`, where its softmax state is stored.
+ * Invariants: each pair of a query and a block up to the query's position is covered by exactly one
+ * task. Within a chunk, a row's tasks have ascending levels in the order of its blocks. A row with
+ * tasks in several levels has a number in `states`, under which its softmax state is stored.
  */
 #include "attend_plan_int.h"
 
@@ -37,8 +37,8 @@ static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
 /* ---- runs of rows ---------------------------------------------------------------------------- */
 
 /* Finds the blocks from b0 on that are the same in the tables of all rows [from, to), as far as
- * each row reaches. Returns their end, at most chunk_end. *longest is a row with the highest number
- * of blocks. */
+ * each row reaches. Returns the end of these blocks, at most chunk_end. Sets *longest to a row with
+ * the highest number of blocks. */
 static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end, int *longest) {
     *longest = from;
     for (int i = from; i < to; i++)
@@ -48,7 +48,7 @@ static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end
     int end = BASE_MIN(chunk_end, last_block(model) + 1);
     for (int i = from; i < to; i++) {
         const attend_row *row = &pl->rows[i];
-        if (row->table == model->table) /* the common case: rows of one sequence */
+        if (row->table == model->table) /* the common case: rows of the same sequence */
             continue;
         int reach = BASE_MIN(end, last_block(row) + 1);
         for (int b = b0; b < reach; b++) {
@@ -61,8 +61,8 @@ static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end
     return end;
 }
 
-/* Splits the queries of rows [from, to) into tasks over blocks [b0, b1). A task ends before b1 if
- * none of its rows reaches the later blocks. */
+/* Splits the queries of rows [from, to) into tasks over blocks [b0, b1). A task ends at an earlier
+ * block than b1 if its rows do. */
 static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int blocks_at,
                        int level) {
     attend_plan *p = pl->p;

@@ -6,15 +6,17 @@
  * Positions are divided into chunks of ATTEND_CHUNK_BLOCKS blocks, aligned at position 0. Within a
  * chunk, a query processes its blocks in order; its chunks are then merged in order. A task covers
  * queries of neighbouring rows whose tables agree on blocks [b0, b1). Where the tables diverge,
- * each group of rows continues in a task of the next level, from the stored state of the last one:
+ * each group of rows continues in a task of the next level, from the state that the previous level
+ * stored:
  *
  *   rows 0..9   ├── blocks 0..7, shared, level 0 ──┬── rows 0..4: blocks 8, 9, level 1
  *                                                  └── rows 5..9: other blocks 8, 9, level 1
  *
  * States are stored as exact f32, so the cut into levels does not change a bit of the result. A
- * query is a (row, query head of the task's kv head) pair. The queries of a run of rows are
- * numbered row by row and split into tasks of up to ATTEND_WIDE or ATTEND_NARROW. Host code without
- * CUDA calls: built and tested on every machine.
+ * query is a (row, query head of the task's kv head) pair. A run is a group of consecutive rows
+ * that share the blocks [b0, b1). The queries of a run are numbered row by row and split into tasks
+ * of up to ATTEND_WIDE or ATTEND_NARROW queries. Host code without CUDA calls: built and tested on
+ * every machine.
  */
 #ifndef KVASIR_ATTEND_PLAN_INT_H
 #define KVASIR_ATTEND_PLAN_INT_H
@@ -38,10 +40,10 @@ enum {
 };
 
 typedef struct attend_task {
-    int32_t first_row;      /* of the run, whose query i belongs to row first_row + i / group */
-    int32_t first_query;    /* the task's first query in the run */
+    int32_t first_row; /* the run's first row; query i of the run is of row first_row + i / group */
+    int32_t first_query;    /* number of the task's first query in the run */
     int32_t queries;        /* number of queries; 0: the task is padding */
-    int32_t b0, b1;         /* block indexes [b0, b1) of one chunk; some row reaches b1 - 1 */
+    int32_t b0, b1;         /* indexes [b0, b1) in the rows' tables, within the same chunk */
     int32_t blocks_at;      /* block b's id is blocks[blocks_at + b - b0] */
     int32_t least_position; /* smallest position of the task's rows */
     int32_t resumes;        /* 1: start from the state that the previous level stored */
@@ -49,7 +51,7 @@ typedef struct attend_task {
 
 typedef struct attend_merge {
     int32_t row;
-    int32_t state;  /* state of chunk 0; the states of the next chunks follow */
+    int32_t state;  /* number of chunk 0's state; the states of the next chunks follow */
     int32_t chunks; /* number of chunks; 0: the entry is padding */
 } attend_merge;
 
@@ -58,7 +60,7 @@ typedef struct slot_copy {
     int32_t from, to, tokens;
 } slot_copy;
 
-/* One logit to compute: token `id` after row `row`. */
+/* One logit to compute: of token `id` after row `row`. */
 typedef struct head_item {
     int32_t row, id;
 } head_item;
@@ -78,7 +80,7 @@ typedef struct attend_list {
 typedef struct attend_plan {
     attend_list wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS];
     int levels;
-    int32_t *blocks; /* block ids that tasks refer to by blocks_at */
+    int32_t *blocks; /* [nblocks]: block ids that tasks refer to by blocks_at */
     int nblocks, blocks_cap;
     attend_merge *merges;
     int nmerges, merges_cap;

@@ -2,9 +2,9 @@
  * cuda.c - the CUDA backend's entry points: finding a card, opening a model on it, and the table of
  * functions.
  *
- * Owns the engine's CUDA state. Invariant: the fingerprint covers everything that the bits of KV
- * depend on: the weights, the rope frequencies, the outputs of the products' probe, and the logits
- * of a forward pass over fixed tokens, which runs every kernel on this card.
+ * Owns the engine's CUDA state. Invariant: the fingerprint covers what the bits of KV depend on:
+ * the weights, the rope frequencies, the outputs of the products' probe, and the logits that this
+ * card computes in a forward pass over fixed tokens.
  */
 #include <math.h>
 #include <stdio.h>
@@ -137,8 +137,8 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     info->kv_host_bytes = BASE_MIN(host_share(), info->kv_memory_bytes);
 }
 
-/* Runs a pass over fixed tokens and mixes its logits into the digest, which then covers the bits of
- * every kernel on this card. */
+/* Runs a pass over fixed tokens and mixes its logits into the digest, which then depends on the
+ * bits that this card's kernels compute. */
 static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
     enum { ROWS = 48 };
     const model_config *c = &engine->config;
@@ -199,7 +199,7 @@ static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     return code != 0 ? code : pool_check(s->threads, e);
 }
 
-/* Reads the token rates that were measured earlier on this card from the side file. Writes the side
+/* Reads from the side file the token rates that were measured earlier on this card. Writes the side
  * file if there is none. */
 static void rates_read(llm_engine *engine) {
     cuda_state *s = engine->state;
@@ -338,7 +338,7 @@ static void *cuda_page(llm_engine *engine, void *work, int page) {
     return status == cudaSuccess ? cuda_kv_page(&w->kv, page) : NULL;
 }
 
-/* Reports errors like cuda_kv_write. */
+/* If the copy fails, the session's next pass returns the error, as for cuda_kv_write. */
 static void cuda_send(llm_engine *engine, void *work, int page, int32_t block) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);

@@ -5,9 +5,10 @@
  * A thread block computes one task (attend_plan_int.h) for one kv head. Each warp holds 16 queries.
  * The task's KV blocks are processed in order, each loaded once for all queries, while the next
  * ones are being copied to shared memory. Invariant: a query's state (top, sum, out) after a block
- * depends only on its state before and the block's keys and values, not on which queries share its
- * warp or where a task ends and another resumes. A block in which a query may attend to no key
- * leaves the query's state unchanged: the factor is exp2(0) = 1 and the weights are 0.
+ * depends only on the query, its state before and the block's keys and values, not on which queries
+ * share its warp or where a task ends and another resumes. A block in which a query may attend to
+ * no key leaves the query's state unchanged: the weights are 0, and the factor of sum and out is
+ * exp2(0) = 1, or 0 while both are still 0.
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -20,13 +21,14 @@ enum { KEYS = ATTEND_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
  * padding of 16 bytes puts eight consecutive rows into different banks. */
 template <int D> constexpr int PITCH = D + 8;
 
-/* Number of KV blocks in shared memory: one is used while the others are loaded. With few tasks on
- * a large card, load latency is the limit, and more stages hide it. Fewer stages let more tasks
- * share a multiprocessor (D = 64, 4 warps: 46 KB, 4 tasks). Narrow tasks are many and mostly short;
- * two loads in flight are enough for them (30 KB, 7 tasks). */
+/* Number of stages. A stage is the shared memory of one KV block; one is used while the others are
+ * loaded. With few tasks on a large card, load latency is the limit, and more stages hide it. Fewer
+ * stages let more tasks share a multiprocessor (D = 64, 4 warps: 46 KB, 4 tasks). Narrow tasks are
+ * many and mostly short; two loads in flight are enough for them (30 KB, 7 tasks). */
 template <int D, int WARPS> constexpr int STAGES = D <= 96 ? (WARPS > 1 ? 4 : 3) : D <= 128 ? 3 : 2;
 
-/* Layout: queries [WARPS * 16][PITCH], then per stage keys [32][PITCH] and values [32][PITCH]. */
+/* Size in bytes of a thread block's shared memory. Its layout: queries [WARPS * 16][PITCH], then
+ * per stage keys [32][PITCH] and values [32][PITCH]. */
 template <int D, int WARPS> constexpr size_t shared_bytes() {
     return sizeof(__nv_bfloat16) * static_cast<size_t>(WARPS * 16 + 2 * STAGES<D, WARPS> * KEYS) *
            PITCH<D>;
@@ -101,8 +103,9 @@ __device__ __forceinline__ const __nv_bfloat16 *query_at(const __nv_bfloat16 *qu
     return queries + (warp * 16 + lane % 16) * PITCH<D> + lane / 16 * 8;
 }
 
-/* Computes scores[n-tile] = 16 queries × 32 keys. If KEEPS_QUERIES, kept [D / 16] holds the
- * queries; otherwise they are read from `query`. */
+/* Computes the scores of 16 queries × 32 keys; scores[n] is this lane's part of the tile of keys 8n
+ * to 8n + 7. If KEEPS_QUERIES, kept [D / 16] holds the queries; otherwise they are read from
+ * `query`. */
 template <int D>
 __device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __nv_bfloat16 *query,
                                             const __nv_bfloat16 *keys, float scores[KEY_TILES][4]) {
@@ -174,7 +177,7 @@ __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float t
         for (int n = 0; n < KEY_TILES; n++)
             best = fmaxf(best, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
         float next = fmaxf(top[h], quad_max(best));
-        float base = next == -INFINITY ? 0.0f : next; /* no visible key so far */
+        float base = next == -INFINITY ? 0.0f : next; /* -infinity: no visible key so far */
         old[h] = exp2f(top[h] - base);
         float total = 0;
 #pragma unroll

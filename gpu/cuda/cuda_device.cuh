@@ -36,8 +36,8 @@ __device__ __forceinline__ float quad_max(float x) {
     return fmaxf(x, __shfl_xor_sync(WARP_ALL, x, 2));
 }
 
-/* Returns the sum over the thread block, added in the order of its warps. `sums` [warps] is shared
- * memory; the caller may use it again at once. */
+/* Returns the sum over the thread block, added in the order of its warps. `sums` [warps of the
+ * block] is shared memory, which the caller may overwrite after the call without a barrier. */
 __device__ __forceinline__ float block_sum(float x, float *sums) {
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0) {

@@ -131,8 +131,8 @@ static void attend_run(flow *f, int layer, const row_set *r) {
           "merging attention");
 }
 
-/* Norms x into a, the input of the next product. In post-norm models the output of the previous
- * branch is still in y; it is first normed and added to x. */
+/* Writes the norm of x to w->a, the input of the next product. In post-norm models the output of
+ * the previous branch is still in w->y; it is first normed and added to x. */
 static void norm_run(flow *f, const row_set *r, const float *branch_weight, const float *weight,
                      bool in_place) {
     const model_config *c = &f->w->engine->config;
@@ -175,7 +175,7 @@ static void rows_narrow(flow *f, row_set *r) {
                    .at = &f->part->at.last};
 }
 
-/* Enqueues all layers and the final norm. The normed wanted rows are then in r->x (f32) and in a
+/* Enqueues all layers and the final norm. The normed wanted rows are then in r->x (f32) and in w->a
  * (bf16). */
 static void layers_run(flow *f, row_set *r) {
     cuda_work *w = f->w;
@@ -198,7 +198,7 @@ static void layers_run(flow *f, row_set *r) {
                        r->rows, w->angles_local, f->stream),
               "angles");
     }
-    /* weight of the post-norm of the branch in y, if it is not added yet */
+    /* post-norm weight of the branch in w->y that is not yet added to x; NULL: none */
     const float *pending = NULL;
     for (int i = 0; i < c->n_layers; i++) {
         const cuda_layer *y = &s->layers[i];
@@ -488,7 +488,7 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     answers_return(&f);
     cuda_kv_end(&w->kv);
     if (f.code != 0) {
-        /* nothing may still read the buffers of a pass that failed */
+        /* waits until the card no longer uses the buffers */
         cudaStreamSynchronize(f.stream);
     }
     return f.code;
@@ -539,7 +539,7 @@ static int copies_reserve(cuda_work *w, int n) {
     return 0;
 }
 
-/* Plans the part and allocates what it needs, before anything is sent to the card. */
+/* Plans the part and allocates what it needs, before any of its kernels is enqueued. */
 static int part_prepare(cuda_work *w, cuda_part *part, err *e) {
     int code = cuda_part_make(w, part, e);
     return code != 0 ? code : answers_reserve(w, part, e);
@@ -552,7 +552,8 @@ static bool rows_halve(cuda_work *w, const cuda_part *part, err *e) {
     if (rows < 1)
         return false;
     w->rows_cap = rows;
-    for (int i = 0; i < part->p->ncopies; i++) /* the part did not run its copies */
+    /* the part did not run its copies */
+    for (int i = 0; i < part->p->ncopies; i++)
         w->copied[i] = w->copied[i] == part->first + 1 ? 0 : w->copied[i];
     cudaGetLastError(); /* clears the error */
     err_clear(e);

@@ -50,7 +50,7 @@ enum {
     REFERENCES = 32, /* algorithms considered as the reference, per height */
     CANDIDATES = 12, /* algorithms considered for a range */
     TIMED_RUNS = 5,  /* runs per timing */
-    FILLS = 16       /* fills of FILL_BYTES ahead of a timing (product_time) */
+    FILLS = 16       /* number of fills of FILL_BYTES ahead of a timing (product_time) */
 };
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20, FILL_BYTES = (size_t)32 << 20;
 
@@ -58,7 +58,7 @@ typedef struct gemm_plan {
     int n, k, rows;
     cuda_gemm_out out;
     cublasLtMatmulAlgo_t algorithms[HEIGHTS];
-    bool own[HEIGHTS]; /* the range's algorithm is not the reference */
+    bool own[HEIGHTS]; /* true: the range's algorithm is not the reference */
 } gemm_plan;
 
 struct cuda_gemm {
@@ -93,7 +93,8 @@ static int library_load(cuda_gemm *g, err *e) {
     char name[64];
     snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
     g->library = dlopen(name, mode);
-    if (g->library == NULL) { /* the toolkit's folder may not be on the loader's path */
+    if (g->library == NULL) {
+        /* the toolkit's folder may not be on the loader's path */
         char path[512];
         snprintf(path, sizeof path, "%s/%s", KVASIR_CUDA_LIBRARIES, name);
         g->library = dlopen(path, mode);
@@ -112,8 +113,8 @@ static int library_load(cuda_gemm *g, err *e) {
     return missing == NULL ? 0 : err_set(e, ERR_UNSUPPORTED, "%s has no %s", name, missing);
 }
 
-/* Excludes algorithms with a reduction. The remaining algorithms sum each output element in one
- * place. */
+/* Excludes algorithms with a reduction: the remaining algorithms do not split the sum of an output
+ * element. */
 static int preference_make(cuda_gemm *g, err *e) {
     size_t workspace = WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -261,13 +262,16 @@ int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows
 typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;
-    int tallest;             /* the height for which the library is asked for algorithms */
-    int rows;                /* rows of the test data: `tallest`, or fewer if memory is short */
-    uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: rows of a, moved to the start */
-    void *expected, *out;    /* [rows, n] */
-    void *before;            /* [rows, n]: values that the plan adds to; NULL: it does not add */
-    void *workspace;         /* [WORKSPACE_BYTES] */
-    unsigned *differing;
+    int tallest;         /* the height for which the library is asked for algorithms */
+    int rows;            /* rows of the test data: `tallest`, or fewer if memory is short */
+    uint16_t *w;         /* [n, k] */
+    uint16_t *a;         /* [rows, k] */
+    uint16_t *moved;     /* [rows, k]: some rows of a, copied to the start */
+    void *expected;      /* [rows, n] */
+    void *out;           /* [rows, n]: output of the algorithm under test */
+    void *before;        /* [rows, n]: values that the plan adds to; NULL: the plan does not add */
+    void *workspace;     /* [WORKSPACE_BYTES] */
+    unsigned *differing; /* number of elements that differ, on the card */
     cudaEvent_t begin, end;
 } probe;
 
@@ -306,7 +310,8 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
     }
     if (code == 0)
         code = cuda_check(k_random(t->w, n * k, 1, 2, t->stream), "filling a matrix", e);
-    if (code == 0 && before > 0) /* two random bf16 side by side are a finite f32 */
+    /* `before` holds f32 values; two adjacent random bf16 values, read as one f32, are finite */
+    if (code == 0 && before > 0)
         code = cuda_check(k_random(t->before, before / 2, 3, 2, t->stream), "filling a matrix", e);
     return code != 0 ? code
                      : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
@@ -393,7 +398,8 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
     return code;
 }
 
-/* Returns the next height to test: about 1.5 times `rows`, with `tallest` as the last. */
+/* Returns the next height to test: about 1.5 times `rows`, but `tallest` as the last one; after
+ * `tallest`, a greater height. */
 static int height_after(int rows, int tallest) {
     int next = rows + BASE_MAX(rows / 2 / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
     return rows < tallest ? BASE_MIN(next, tallest) : next;
@@ -515,7 +521,8 @@ static int ranges_choose(probe *t, gemm_plan *p, bool *chosen, err *e) {
     for (int h = 0; h < HEIGHTS && code == 0 && *chosen; h++) {
         if (h == 0 || heights[h - 1] < t->rows) {
             code = range_choose(t, p, h, chosen, e);
-        } else { /* no height of this range was tested: as the range below */
+        } else {
+            /* no height of this range is tested: it gets the algorithm of the range below */
             p->algorithms[h] = p->algorithms[h - 1];
             p->own[h] = p->own[h - 1];
         }

@@ -4,11 +4,11 @@
  *   out [rows, N]  = A [rows, K] bf16 × W [N, K]ᵀ bf16 (+ out, where the plan adds), sums in f32
  *
  * A plan is one (N, K, cuda_gemm_out). "Height" is the number of rows of A. A reference algorithm
- * defines the bits of a plan. It is the first algorithm that meets these conditions, of those that
- * the library proposes for tall products, or if none qualifies, of those for lower products:
+ * defines the bits of a plan. The algorithms that the library proposes for tall products are tried
+ * first, then those for lower products. The reference is the first one that meets these conditions:
  *
  *   1. it uses no split K and no reduction
- *   2. it gives a row of random data the same bits at every supported height and row offset
+ *   2. a row of random data gets the same bits from it at every tested height and row offset
  *   3. in each range of heights, some algorithm gives these same bits
  *
  * Each range then uses the fastest algorithm with the reference bits, so timing affects only speed,

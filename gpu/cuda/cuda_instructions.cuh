@@ -1,14 +1,14 @@
 /*
- * cuda_instructions.cuh - PTX instructions without a CUDA C++ equivalent of the same layout: mma,
- * ldmatrix, cp.async.
+ * cuda_instructions.cuh - PTX instructions: mma and ldmatrix, whose layout of fragments CUDA C++
+ * (wmma) leaves open, and cp.async.
  *
  * Fragments are as in mma.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16"). With
  * g = lane / 4 and t = lane % 4, a lane holds these elements (row, column):
  *
  *   A [16, 16]  a0 (g, 2t..)  a1 (g+8, 2t..)  a2 (g, 2t+8..)  a3 (g+8, 2t+8..)
- *               each two adjacent elements of a row
+ *               each register: two adjacent elements of a row
  *   B [16, 8]   b0 (2t.., g)  b1 (2t+8.., g)
- *               each two adjacent elements of a column
+ *               each register: two adjacent elements of a column
  *   C [16, 8]   c0 c1 (g, 2t..)  c2 c3 (g+8, 2t..)
  */
 #ifndef KVASIR_CUDA_INSTRUCTIONS_CUH
@@ -29,8 +29,8 @@ __device__ __forceinline__ void mma_16x8x16(float c[4], const uint32_t a[4], uin
 }
 
 /* Loads four 8x8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix
- * l / 8. It receives two adjacent elements of each matrix: of row l / 4 (plain) or of column l / 4
- * (transposed). */
+ * l / 8. The lane receives two adjacent elements of each matrix: of row l / 4 (load_matrices) or of
+ * column l / 4 (load_matrices_transposed). */
 __device__ __forceinline__ void load_matrices(uint32_t r[4], const __nv_bfloat16 *row) {
     uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"

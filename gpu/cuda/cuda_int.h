@@ -1,16 +1,16 @@
 /*
  * cuda_int.h - the CUDA backend's engine state and a session's work memory.
  *
- * Weights are bf16 matrices in device memory. Rows keep the file's order: the kernel knows which
- * columns rope pairs, so no row is permuted.
+ * Weights are bf16 matrices in device memory. Their rows keep the file's order: k_qkv rotates the
+ * columns that the model pairs (rope_kind), so no row is permuted.
  *
  *   qkv      [(heads + 2 kv_heads) * d, width]   rows of q, k, v
  *   gate_up  [2 ffn, width]                      rows of gate, then of up
- *   head     [vocab, width]                      the embedding itself if the model ties them
+ *   head     [vocab, width]                      the embedding matrix if the model ties the two
  *
- * A pass runs as one or more parts: consecutive rows, at most `rows_cap`, whose KV blocks fit on
- * the card together. A part's host data (cuda_part.c) is laid out in one pinned buffer and sent to
- * the card in one copy.
+ * A pass runs as one or more parts. A part is a range of consecutive rows, at most `rows_cap` of
+ * them, whose KV blocks fit on the card together. Its host data (cuda_part.c) is laid out in one
+ * pinned buffer and sent to the card in one copy.
  */
 #ifndef KVASIR_CUDA_INT_H
 #define KVASIR_CUDA_INT_H
@@ -26,12 +26,12 @@ enum {
      * session with default settings (8,192 new tokens, 1,024 decode rows, 64 rows that are
      * computed again). */
     CUDA_PROBE_ROWS = 9280,
-    CUDA_WIDEST = 16384,    /* largest width: the norm kernel holds a row in registers */
+    CUDA_WIDEST = 16384,    /* largest model width: the norm kernel holds a row in registers */
     CUDA_GRAPH_ROWS = 1024, /* maximum number of rows of a part that runs as a graph */
     CUDA_GRAPHS = 48,       /* maximum number of captured graphs per session */
     CUDA_HEAD_ROWS = 128,   /* maximum number of rows in one product with the head */
-    CUDA_STAGES = 8,        /* pinned staging buffers, of one block each */
-    CUDA_TRIPS = 32         /* trips (see cuda_kv) whose events are kept */
+    CUDA_STAGES = 8,        /* number of pinned staging buffers, of one block each */
+    CUDA_TRIPS = 32         /* number of trips (see cuda_kv) whose events are kept */
 };
 
 typedef struct cuda_layer {
@@ -50,21 +50,23 @@ typedef struct cuda_state {
     cuda_gemm *g;
     int plan_qkv, plan_o, plan_gate_up, plan_down, plan_head;
     cuda_layer *layers;
-    uint16_t *embedding, *head; /* equal if the model ties them */
+    uint16_t *embedding, *head; /* the same matrix if the model ties them */
     float *final_norm;
-    float *frequencies, *frequencies_local; /* [rope_dims / 2] */
-    bool two_ropes;
+    float *frequencies;       /* [rope_dims / 2]: rope frequencies of layers without a window */
+    float *frequencies_local; /* [rope_dims / 2]: rope frequencies of layers with a window */
+    bool two_ropes;           /* the two arrays differ */
     float rope_magnitude;
     void **allocations; /* device memory of the pointers above, freed with the engine */
     int nallocations, allocations_cap;
-    size_t weight_bytes;         /* total size of the allocations */
-    pool *threads;               /* for dequantising */
-    const atomic_bool *cancel;   /* checked while the file is read; NULL: cannot be cancelled */
-    int probe_rows;              /* rows to probe products on; 0: CUDA_PROBE_ROWS */
-    char card[300];              /* the card's name: the key of its measured rates */
-    char name[360], reason[320]; /* info.device and info.precision_reason */
+    size_t weight_bytes;       /* total size of the allocations */
+    pool *threads;             /* for dequantising */
+    const atomic_bool *cancel; /* checked while the file is read; NULL: cannot be cancelled */
+    int probe_rows;            /* number of rows to test products with; 0: CUDA_PROBE_ROWS */
+    char card[300];            /* "cuda <card's name>": the key of the rates in the side file */
+    char name[360];            /* text of info.device */
+    char reason[320];          /* text of info.precision_reason */
     char *cache_dir;
-    hash128 weights; /* identity of the model's weights */
+    hash128 weights; /* hash of the model's files, as info.weights */
 } cuda_state;
 
 /* Launch sizes of one attention plan. For a graph the sizes are padded, so that one graph fits many
@@ -72,8 +74,8 @@ typedef struct cuda_state {
  * buffers. */
 typedef struct attend_shape {
     int levels;
-    int wide[ATTEND_LEVELS];   /* tasks of the wide launch, which may include narrow tasks */
-    int narrow[ATTEND_LEVELS]; /* tasks of the narrow launch */
+    int wide[ATTEND_LEVELS];   /* tasks in the level's wide launch, some of which may be narrow */
+    int narrow[ATTEND_LEVELS]; /* tasks in the level's narrow launch */
     int merges;
 } attend_shape;
 
@@ -88,7 +90,7 @@ typedef struct cuda_graph {
     graph_shape shape;
     cudaGraphExec_t exec; /* NULL: not captured */
     bool refused;         /* capturing failed and is not tried again */
-    uint64_t used;        /* graph_clock at the last use */
+    uint64_t used;        /* cuda_work.graph_clock at the last use */
 } cuda_graph;
 
 /* Offsets of an attention plan's arrays in the part's buffer, in bytes. */
@@ -102,7 +104,7 @@ typedef struct part_layout {
     attend_layout all;  /* the plan over all rows */
     attend_layout last; /* the plan over the wanted rows, for the last layer */
     size_t copies, items, whole, temperatures;
-    size_t bytes; /* size of the buffer */
+    size_t bytes; /* total size of the arrays */
 } part_layout;
 
 /* An eviction candidate. */
@@ -115,16 +117,18 @@ typedef struct slot_rank {
 /* Pinned host memory for blocks that were evicted from the card. A page holds one block; pages are
  * allocated on demand, a chunk at a time. */
 typedef struct host_tier {
-    char **chunks;
+    char **chunks; /* [nchunks] */
     int nchunks;
     int chunk_pages;     /* pages per chunk */
     int32_t *page_of;    /* [blocks]: the block's page; -1: it has no page */
-    uint32_t *life;      /* [blocks]: the block's life() when its page was written */
+    uint32_t *life;      /* [blocks]: how often the block was allocated (kv->life) when its page was
+                          * written; if that number has changed, the page is invalid */
     uint64_t reclaimed;  /* kv->clock when unused pages were last reclaimed */
-    int32_t *free_pages; /* [blocks] */
-    int nfree;           /* entries of free_pages */
-    int made;            /* pages allocated so far */
-    int budget; /* pages that prefetching may allocate: blocks - slots; a part may allocate more */
+    int32_t *free_pages; /* [nfree]: numbers of the free pages; has room for `blocks` numbers */
+    int nfree;
+    int made; /* number of pages allocated so far */
+    /* maximum of `made` for prefetching: blocks - slots; a part may allocate more pages */
+    int budget;
 } host_tier;
 
 /* The KV blocks of a session. The scheduler uses block numbers below `blocks`. The card has `slots`
@@ -142,31 +146,34 @@ typedef struct cuda_kv {
     int blocks, slots; /* if slots < blocks, the remaining blocks are in host memory */
     /* maximum number of slots; the pool grows to it when more slots are needed */
     int most;
-    bool moved; /* the pool was reallocated: captured graphs hold its old address */
-    size_t block_elements, layer_elements;
-    uint16_t *pool; /* device [slots, block_elements] */
+    bool moved;            /* the pool was reallocated: captured graphs hold its old address */
+    size_t block_elements; /* number of bf16 values in a block */
+    size_t layer_elements; /* number of bf16 values in one layer of a block */
+    uint16_t *pool;        /* device memory [slots, block_elements] */
     bool paged;
-    /* the members up to `host` are allocated only if paged */
+    /* the arrays from here to `host` are allocated only if paged */
     int32_t *slot_of;    /* [blocks]: the block's slot; -1: not on the card */
     int32_t *block_in;   /* [slots]: the slot's block; -1: the slot is free */
-    int32_t *free_slots; /* [slots] */
-    int nfree;           /* entries of free_slots */
-    uint64_t *used;      /* [slots]: the clock at the block's last use or prefetch request */
-    uint64_t *part_of;   /* [slots]: number of the last part that uses the slot */
-    uint64_t *trip_of;   /* [slots]: number of the last trip to or from the slot */
-    uint64_t clock;      /* counts uses of blocks */
-    slot_rank *victims;  /* [slots]: eviction candidates, in the order of their last ranking */
-    int nvictims, next_victim;
-    uint64_t search_failed; /* the clock when a prefetch last found no slot to evict */
-    int taken;              /* slots filled since the last part's blocks were requested */
+    int32_t *free_slots; /* [nfree]: numbers of the free slots; has room for `slots` numbers */
+    int nfree;
+    uint64_t *used;     /* [slots]: `clock` at the block's last use or prefetch request */
+    uint64_t *part_of;  /* [slots]: number of the last part that used the slot */
+    uint64_t *trip_of;  /* [slots]: number of the last trip to or from the slot */
+    uint64_t clock;     /* counts uses of blocks */
+    slot_rank *victims; /* [slots]: eviction candidates, in the order of their last ranking */
+    int nvictims;
+    int next_victim;        /* index of the next candidate to try */
+    uint64_t search_failed; /* `clock` when a prefetch last found no slot to evict; 0: never */
+    int taken;              /* number of slots filled since the last cuda_kv_bring began */
     host_tier host;
-    int (*wanted)(const void *ctx, int32_t block); /* work_size.wanted */
-    uint32_t (*life)(const void *ctx, int32_t block);
-    const void *ctx;
-    uint64_t moved_in, moved_out; /* blocks copied from and to host memory */
-    uint64_t dropped;             /* blocks evicted without a copy, since nothing owned them */
-    /* of moved_in and moved_out: copies while a part was computing */
-    uint64_t in_ahead, out_ahead;
+    int (*wanted)(const void *ctx, int32_t block);    /* work_size.wanted */
+    uint32_t (*life)(const void *ctx, int32_t block); /* work_size.life */
+    const void *ctx;                                  /* argument of wanted and life */
+    uint64_t moved_in;             /* number of blocks copied from host memory to the card */
+    uint64_t moved_out;            /* number of blocks copied from the card to host memory */
+    uint64_t dropped;              /* number of blocks evicted without a copy: they were free */
+    uint64_t in_ahead;             /* part of moved_in: copies while a part was computing */
+    uint64_t out_ahead;            /* part of moved_out: copies while a part was computing */
     cudaStream_t copy;             /* the stream of trips */
     cudaEvent_t ended[CUDA_TRIPS]; /* the end of trip n: ended[n % CUDA_TRIPS] */
     uint64_t trips;                /* number of the last ended trip; the first trip is 1 */
@@ -174,14 +181,15 @@ typedef struct cuda_kv {
     uint64_t waited;               /* the last trip that the compute stream was made to wait for */
     bool trip_open;                /* copies were enqueued since the last trip ended */
     uint64_t part;                 /* number of the current part */
-    bool computing;                /* the current part was enqueued and its end not yet awaited */
-    bool copy_waits;               /* `copy` already waits for the current part */
-    cudaEvent_t computed;          /* the end of the current part */
-    uint16_t *stages[CUDA_STAGES]; /* pinned, one block each */
-    cudaEvent_t staged[CUDA_STAGES]; /* the end of the buffer's last copy */
-    int stage;                       /* the buffer to use next */
-    void *pages[KV_PAGES]; /* pinned; allocated, filled and awaited on the loader's thread */
-    cudaEvent_t page_sent[KV_PAGES]; /* the end of the page's last copy */
+    bool computing;       /* the current part is enqueued; the host has not yet seen its end */
+    bool copy_waits;      /* the copy stream already waits for the current part */
+    cudaEvent_t computed; /* the end of the current part */
+    uint16_t *stages[CUDA_STAGES];   /* pinned buffers of one block each */
+    cudaEvent_t staged[CUDA_STAGES]; /* the end of the last copy from stages[i] to the card */
+    int stage;                       /* index of the buffer to use next */
+    /* pinned pages of llm_backend.kv_page; allocated, filled and awaited on the loader's thread */
+    void *pages[KV_PAGES];
+    cudaEvent_t page_sent[KV_PAGES]; /* the end of the last copy from pages[i] to the card */
 } cuda_kv;
 
 typedef struct cuda_work {
@@ -189,47 +197,56 @@ typedef struct cuda_work {
     cuda_state *s;
     cudaStream_t stream;
     cuda_kv kv;
-    int rows_cap, states_cap;
+    int rows_cap;   /* maximum number of rows in a part */
+    int states_cap; /* maximum number of attention states in a part */
 
-    /* device memory, row-major, rows_cap rows */
+    /* device memory, row-major; rows: rows_cap */
     float *x; /* [rows, width]: the residual stream */
     float *y; /* [rows, width]: a branch before its post-norm */
     /* [rows, max(qkv width, width)]; after the last layer's k_qkv: the wanted rows of x */
     float *qkv;
     uint16_t *a;       /* [rows, max(width, heads * d)]; in the last layer: the wanted rows of q */
     uint16_t *q, *att; /* [rows, max(width, heads * d)] */
-    uint16_t *gate_up, *h; /* [rows, 2 ffn], [rows, ffn] */
-    float *angles, *angles_local;
-    float *state_out, *state_norm; /* [states_cap, heads, d], [states_cap, heads, 2] */
-    float *logits;                 /* [CUDA_HEAD_ROWS, vocab] */
-    void *workspace;               /* for the products on `stream` */
-    float *answers;     /* results: logits of items, values and ids of tops, a `drawn` per draw */
+    uint16_t *gate_up; /* [rows, 2 ffn] */
+    uint16_t *h;       /* [rows, ffn] */
+    float *angles;     /* [rows, rope_dims]: k_angles of `frequencies` */
+    float *angles_local; /* [rows, rope_dims]: k_angles of frequencies_local, if two_ropes */
+    float *state_out;    /* [states_cap, heads, d]: see attend_args */
+    float *state_norm;   /* [states_cap, heads, 2]: see attend_args */
+    float *logits;       /* [CUDA_HEAD_ROWS, vocab] */
+    void *workspace;     /* for the products on `stream` */
+    /* results: a logit per item, then values and ids of each top-k want, then a `drawn` per draw */
+    float *answers;
     size_t answers_cap; /* in floats */
 
-    char *part_host, *part_device; /* the part's buffer: pinned host memory and its device copy */
-    size_t part_cap;               /* in bytes */
-    char *back;                    /* pinned: results copied back to the host */
-    size_t back_cap;               /* in bytes */
+    char *part_host;   /* the part's buffer in pinned host memory */
+    char *part_device; /* its copy on the card */
+    size_t part_cap;   /* size of each in bytes */
+    char *back;        /* pinned: results copied back to the host */
+    size_t back_cap;   /* in bytes */
 
-    attend_plan plan, last_plan;
-    attend_row *all_rows, *last_rows;
-    int32_t *tables; /* if paged: the rows' tables with slots instead of block numbers */
-    size_t tables_cap;
-    int32_t highest; /* highest block number marked so far */
-    int32_t *marks;  /* [blocks]: == mark if the current part uses the block */
+    attend_plan plan;      /* over all rows of the part */
+    attend_plan last_plan; /* over the wanted rows, for the last layer */
+    attend_row *all_rows;  /* [rows_cap]: input of `plan` */
+    attend_row *last_rows; /* [rows_cap]: input of last_plan */
+    int32_t *tables;       /* if paged: the rows' tables with slots instead of block numbers */
+    size_t tables_cap;     /* in entries */
+    int32_t highest;       /* highest block number marked so far */
+    int32_t *marks;        /* [blocks]: == mark if the current part uses the block */
     int32_t mark;
     int32_t *used; /* [nused]: the blocks that the current part uses */
     size_t used_cap, nused;
     int32_t *copy_levels; /* [2 * blocks]: scratch of slot_copy_levels, zero between parts */
-    slot_copy *copies;    /* the part's copies, first with blocks, then with slots */
+    slot_copy *copies;    /* the part's copies; copies_plan replaces their block numbers by slots */
     slot_copy *sorted;    /* the same copies, sorted by level */
     int *copy_ends;       /* the end of each level in `sorted` */
     int copies_cap;
     /* [copies of the pass]: 1 + the first row of the part that ran the copy, 0: not run yet */
     int *copied;
-    int *wanted;       /* [nwanted]: rows of the part with wants, ascending, without repeats */
-    int *want_rows;    /* [nwants]: index in `wanted` of each want's row */
-    pass_want **whole; /* [nwhole]: wants of the whole vocabulary: tops, then draws, then raw */
+    int *wanted;    /* [nwanted]: rows of the part with wants, ascending, without repeats */
+    int *want_rows; /* [nwants]: index in `wanted` of each want's row */
+    /* [nwhole]: wants of the whole vocabulary: top-k wants, then draws, then wants of all logits */
+    pass_want **whole;
     int wants_cap;
 
     cuda_graph graphs[CUDA_GRAPHS];
@@ -243,21 +260,22 @@ typedef struct cuda_part {
     const pass *p;
     int first, nrows;       /* rows of the pass: [first, first + nrows) */
     int want_first, nwants; /* wants of the pass: [want_first, want_first + nwants) */
-    int nwanted;            /* rows with wants; work->wanted lists them, counted from `first` */
-    int nitems;             /* number of allowed tokens of all wants */
-    int nwhole;             /* number of wants of the whole vocabulary, listed in work->whole */
-    int ntops, ndraws;      /* wants in work->whole: top-k wants come first, then draws */
-    bool all_wanted;        /* every row has a want */
-    bool graph;             /* the shape is padded: the part may run as a captured graph */
-    int copy_levels;        /* levels of copies; their ends are in work->copy_ends */
-    graph_shape shape;      /* sizes for all rows of the part */
-    attend_shape last;      /* sizes for the wanted rows; zero if all rows are wanted */
+    int nwanted; /* number of rows with wants; work->wanted lists them, as offsets from `first` */
+    int nitems;  /* number of ids in all wants that list ids; each gets one logit */
+    int nwhole;  /* number of wants of the whole vocabulary, listed in work->whole */
+    int ntops;   /* number of top-k wants, the first in work->whole */
+    int ndraws;  /* number of draws, which follow in work->whole */
+    bool all_wanted;   /* every row has a want */
+    bool graph;        /* the shape is padded: the part may run as a captured graph */
+    int copy_levels;   /* number of levels of copies; their ends are in work->copy_ends */
+    graph_shape shape; /* sizes for all rows of the part */
+    attend_shape last; /* sizes for the wanted rows; zero if all rows are wanted */
     part_layout at;
 } cuda_part;
 
 /* ---- cuda_model.c */
 /* Probes the products, then loads the weights of engine->file. With no file, makes random weights
- * of engine->config's shape, for benchmarks. *digest covers the bits of the products. */
+ * of engine->config's shape, for benchmarks. Sets *digest to a hash of the probe's products. */
 int cuda_load(llm_engine *engine, hash128 *digest, err *e);
 /* Allocates device memory that is freed with the engine. Returns NULL and sets *e on failure. */
 void *cuda_engine_alloc(cuda_state *s, size_t bytes, const char *what, err *e);
@@ -275,8 +293,9 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
 void cuda_work_free(llm_engine *engine, void *work);
 
 /* ---- cuda_kv.c */
-/* Allocates slots for size->likely_blocks, or fewer if memory is short, but at least least_slots.
- * On failure the caller still calls cuda_kv_free. */
+/* Allocates slots for size->likely_blocks, or the maximum number of slots if likely_blocks is more
+ * than a quarter of it. Allocates fewer if memory is short, but at least least_slots. On failure
+ * the caller still calls cuda_kv_free. */
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots, err *e);
 void cuda_kv_free(cuda_kv *kv);
 /* Prepares for the use of blocks up to number `highest`; no part may be running. Grows the pool if
@@ -287,16 +306,16 @@ cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
 /* Makes `stream` wait for the blocks of the last cuda_kv_bring. */
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream);
-/* Records the point at which the part ends. Call it once all kernels that use the part's blocks are
- * enqueued on `stream`. */
+/* Records the event that marks the part's end on the card. To be called when all kernels that use
+ * the part's blocks have been enqueued on `stream`. */
 cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream);
 /* Notes that the part has ended on the card. */
 void cuda_kv_end(cuda_kv *kv);
 /* Prefetches blocks for the next part while the current part runs: call it between cuda_kv_begin
- * and cuda_kv_end. With `sure`, the next part is known to need the blocks. They may then evict any
- * block, and blocks of the running part after its end. Without `sure`, a block is brought only if
- * it is worth more than the block that it evicts, and some slots are freed in advance. Running out
- * of host memory is not an error here. */
+ * and cuda_kv_end. `sure`: the next part needs the blocks, so they may evict any block, and blocks
+ * of the running part after its end. Without `sure`, a block is copied to the card only if it is
+ * worth more than the block that it evicts, and some slots are freed in advance. Running out of
+ * host memory is not an error here. */
 cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure);
 /* Returns the slot of a block that is on the card. */
 static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
@@ -320,7 +339,8 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e);
 /* Plans the part, brings its blocks and fills the pinned buffer. The caller has set part->p, first,
  * nrows and want_first. */
 int cuda_part_make(cuda_work *w, cuda_part *part, err *e);
-/* Drops all captured graphs; needed after a buffer of the session was reallocated. */
+/* Drops all captured graphs; needed after a buffer of the session was reallocated. Defined in
+ * cuda_work.c. */
 void cuda_graphs_drop(cuda_work *w);
 /* Reallocates *p if it has less than `bytes` of pinned memory; its content is then lost. */
 int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e);

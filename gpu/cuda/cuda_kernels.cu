@@ -13,13 +13,14 @@
 
 enum {
     ROW_THREADS = 256,
-    NORM_THREADS = 256, /* threads per row of up to 4,096 columns; wider rows use up to NORM_MOST */
+    /* maximum number of threads for rows of up to 4,096 columns; wider rows use up to NORM_MOST */
+    NORM_THREADS = 256,
     NORM_MOST = 1024,
     TOP_THREADS = 1024,          /* threads per row of k_top and k_draw */
-    TOP_LOADS = 8,               /* loads that a thread has in flight */
-    DRAW_ROOM = 2 * TOP_THREADS, /* candidates that fit in shared memory */
-    HEAD_WARPS = 4,              /* warps per block of the kernels with one warp per head */
-    HEAD_PIECE = 64              /* columns of a head that a warp holds, two per lane */
+    TOP_LOADS = 8,               /* number of loads that a thread has in flight */
+    DRAW_ROOM = 2 * TOP_THREADS, /* number of candidates that fit in shared memory */
+    HEAD_WARPS = 4,              /* warps per block; each computes an attention head or a logit */
+    HEAD_PIECE = 64              /* columns in a piece of an attention head, two per lane */
 };
 
 __host__ __device__ static __nv_bfloat16 *as_bf16(uint16_t *p) {
@@ -55,7 +56,8 @@ cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, i
     return cudaGetLastError();
 }
 
-/* Computes in double, as on the CPU: at large positions the angle is thousands of radians. */
+/* Computes angles in double, as on the CPU: at large positions they are thousands of radians, too
+ * large for the precision of f32. */
 __global__ void angles(const int32_t *positions, const float *frequencies, int half,
                        float magnitude, size_t count, float *out) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -79,8 +81,8 @@ cudaError_t k_angles(const int32_t *positions, const float *frequencies, int hal
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* Loads four adjacent columns of a row. Thread t holds four columns in each of PIECES pieces: piece
- * p starts at column 4 * (t + p * threads). Columns past the end of the row are 0. */
+/* Loads four adjacent columns of a row. Thread t holds four columns in each of PIECES pieces: its
+ * columns of piece p start at 4 * (t + p * threads). Columns past the end of the row are 0. */
 __device__ __forceinline__ float4 columns_load(const float *x, int column, int n) {
     return column < n ? *reinterpret_cast<const float4 *>(x + column) : make_float4(0, 0, 0, 0);
 }
@@ -162,8 +164,8 @@ __device__ __forceinline__ float2 pair_load(const float *x, int column, int d) {
 }
 
 /* Applies rope to columns `column` and column + 1 of a head, whose values are `own`. Columns from
- * `turned` on are not rotated. x [d] is the whole head, read by models that pair column i with
- * column i + rope_dims / 2. */
+ * `turned` on are not rotated. x [d] is the whole head; it is read only if the model pairs column i
+ * with column i + rope_dims / 2. */
 __device__ __forceinline__ float2 turn(const qkv_args &a, const float *angles, const float *x,
                                        int column, int turned, float2 own) {
     int half = a.rope_dims / 2;
@@ -319,7 +321,7 @@ __global__ void activate(const uint16_t *gate_up, int ffn, bool gelu, uint16_t *
 
 cudaError_t k_activate(const uint16_t *gate_up, int ffn, bool gelu, int rows, uint16_t *h,
                        cudaStream_t stream) {
-    unsigned threads = 128; /* 1,024 columns; a model's ffn is a multiple of 8 */
+    unsigned threads = 128; /* a block computes 1,024 columns */
     dim3 grid(ceil_div(static_cast<size_t>(ffn) / 8, threads), static_cast<unsigned>(rows));
     activate<<<grid, threads, 0, stream>>>(gate_up, ffn, gelu, h);
     return cudaGetLastError();
@@ -394,8 +396,7 @@ cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* A token with its logit. Candidates are in descending order of value, then ascending order of
- * id. */
+/* A token with its logit. Candidates are ordered by descending value, then by ascending id. */
 struct candidate {
     float value;
     int32_t id;
@@ -425,8 +426,8 @@ __device__ __forceinline__ void logits_load(const float *logits, int at, int voc
     }
 }
 
-/* Returns the first candidate of the row that comes after `last`, in every thread. `warps` [warps]
- * is shared memory. */
+/* Returns, in every thread, the first candidate of the row that comes after `last`. `warps` [warps
+ * of the block] is shared memory. */
 __device__ candidate row_next(const float *logits, int vocab, candidate last, candidate *warps) {
     candidate best = {-INFINITY, INT32_MAX};
     for (int at = threadIdx.x; at < vocab; at += TOP_LOADS * TOP_THREADS) {
@@ -451,7 +452,7 @@ __device__ candidate row_next(const float *logits, int vocab, candidate last, ca
 }
 
 /* Finds the k largest logits of one row per block. A block has the maximum number of threads, since
- * there are fewer rows than multiprocessors. */
+ * there are usually fewer rows than multiprocessors. */
 __global__ void __launch_bounds__(TOP_THREADS)
     top(const float *logits, int vocab, int k, float *values, int32_t *ids) {
     __shared__ candidate warps[TOP_THREADS / 32];
@@ -475,10 +476,11 @@ cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values
 
 /* ---- draws ----------------------------------------------------------------------------------- */
 
-/* Maps a candidate to an integer whose descending order is that of comes_before; NaN comes last. */
+/* Maps a candidate to its place, an integer; of two candidates the one with the greater place comes
+ * before the other. NaN comes last. */
 __device__ __forceinline__ uint64_t place_of(float value, int32_t id) {
     uint32_t bits;
-    value += 0.0f; /* -0 equals 0 */
+    value += 0.0f; /* turns -0 into 0: the two are equal */
     memcpy(&bits, &value, sizeof bits);
     bits = value != value ? 0 : bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
     return static_cast<uint64_t>(bits) << 32 | ~static_cast<uint32_t>(id);
@@ -524,8 +526,8 @@ __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
 /* Finds the k largest logits and the total weight of one row per block. The k-th largest of the
  * threads' own maxima is a lower bound of the row's k-th largest value. Usually few candidates
  * reach this bound. They are gathered in shared memory while the weights are summed, and then
- * sorted. If there are more than DRAW_ROOM of them, the k largest are found one by one, as in
- * `top`. */
+ * sorted. If more than DRAW_ROOM candidates reach the bound, the k largest are found one by one, as
+ * in `top`. */
 __global__ void __launch_bounds__(TOP_THREADS)
     draw(const float *logits, int vocab, int k, const float *temperatures, drawn *out) {
     __shared__ uint64_t places[DRAW_ROOM];
@@ -555,7 +557,8 @@ __global__ void __launch_bounds__(TOP_THREADS)
                 places[at] = place;
         }
     }
-    weight = weights_sum(weight, sums); /* after its barrier `found` is final */
+    /* weights_sum contains a barrier, after which `found` is final */
+    weight = weights_sum(weight, sums);
     unsigned n = found, room = 1;
     if (n > DRAW_ROOM) {
         candidate last = {INFINITY, -1};
@@ -575,7 +578,8 @@ __global__ void __launch_bounds__(TOP_THREADS)
     __syncthreads();
     if (threadIdx.x < static_cast<unsigned>(k)) {
         int32_t id = id_at(places[threadIdx.x]);
-        to->ids[threadIdx.x] = id; /* too few numbers in the row: an id past the vocabulary */
+        /* past the vocabulary if row_next found no more numbers, since the rest are NaN */
+        to->ids[threadIdx.x] = id;
         to->values[threadIdx.x] = id < vocab ? x[id] : -INFINITY;
     }
     if (threadIdx.x == 0)

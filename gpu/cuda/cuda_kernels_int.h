@@ -24,10 +24,11 @@
 extern "C" {
 #endif
 
-/* x[rows, n] f32 = table[tokens[r]] * scale; table [vocab, n] bf16 */
+/* x[r] = table[tokens[r]] * scale; x [rows, n] f32, table [vocab, n] bf16 */
 cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, int n, int rows,
                     float *x, cudaStream_t stream);
-/* angles[rows, 2 * half] = cos, then sin, of positions[r] * frequencies[i], times magnitude */
+/* Fills angles[rows, 2 * half]: in each row, `half` cosines and then `half` sines of the angles
+ * positions[r] * frequencies[i], all multiplied by magnitude. */
 cudaError_t k_angles(const int32_t *positions, const float *frequencies, int half, float magnitude,
                      int rows, float *angles, cudaStream_t stream);
 
@@ -35,9 +36,10 @@ cudaError_t k_angles(const int32_t *positions, const float *frequencies, int hal
  * x += norm(branch) * branch_weight. Then out = bf16(norm(x) * weight). With `in_place`, x is set
  * to the same values in f32. */
 typedef struct norm_args {
-    float *x;                            /* [rows, n] */
-    const float *branch, *branch_weight; /* [rows, n], [n]; NULL: no branch */
-    const float *weight;                 /* [n] */
+    float *x;                   /* [rows, n] */
+    const float *branch;        /* [rows, n]; NULL: no branch */
+    const float *branch_weight; /* [n]; NULL: no branch */
+    const float *weight;        /* [n] */
     float eps;
     int n, rows;
     bool in_place;
@@ -53,10 +55,10 @@ typedef struct qkv_args {
     const float *qkv;                    /* [rows, (heads + 2 kv_heads) * d] */
     const float *bias, *q_norm, *k_norm; /* NULL: the model has none */
     const float *angles;                 /* [rows, rope_dims], from k_angles */
-    const int32_t *slots; /* [rows]: pool slot * 32 + offset in it; -1: padding, not stored */
+    const int32_t *slots; /* [rows]: slot * 32 + position in the slot; -1: k and v are not stored */
     uint16_t *q;          /* [rows, heads * d] */
     uint16_t *kv;         /* the pool, offset to this layer */
-    size_t block_elements;
+    size_t block_elements; /* number of bf16 values from one block to the next */
     rope_kind rope;
     float eps;
     int rows, heads, kv_heads, d, rope_dims;
@@ -72,17 +74,17 @@ cudaError_t k_copy(const slot_copy *copies, int count, uint16_t *kv, size_t bloc
  * q·k * scale, soft-capped if cap > 0. A window > 0 limits each query to the last `window`
  * positions, which include its own. */
 typedef struct attend_args {
-    const uint16_t *q;  /* [rows, heads * d] */
-    const uint16_t *kv; /* the pool, offset to this layer */
-    size_t block_elements;
+    const uint16_t *q;     /* [rows, heads * d] */
+    const uint16_t *kv;    /* the pool, offset to this layer */
+    size_t block_elements; /* number of bf16 values from one block to the next */
     const attend_task *tasks;
-    int count;                /* number of tasks, padding included */
-    bool wide;                /* at most ATTEND_WIDE queries per task; false: ATTEND_NARROW */
+    int count; /* number of tasks, padding included */
+    bool wide; /* true: up to ATTEND_WIDE queries per task; false: up to ATTEND_NARROW */
     const int32_t *blocks;    /* block ids, indexed by attend_task.blocks_at */
     const int32_t *positions; /* [rows] */
-    const int32_t *states;    /* [rows]: the state of the row's chunk 0, or -1 */
+    const int32_t *states;    /* [rows]: number of the state of the row's chunk 0, or -1 */
     uint16_t *out;            /* [rows, heads * d] */
-    float *state_out;         /* [states, heads, d] */
+    float *state_out;         /* [states, heads, d]: weighted sums of values */
     float *state_norm;        /* [states, heads, 2]: largest score, sum of weights */
     int heads, kv_heads, d, window;
     float scale, cap;
@@ -96,12 +98,12 @@ cudaError_t k_attend(const attend_args *args, cudaStream_t stream);
 cudaError_t k_merge(const attend_merge *merges, int count, const float *state_out,
                     const float *state_norm, int heads, int d, uint16_t *out, cudaStream_t stream);
 
-/* h[rows, ffn] = act(gate) * up; gate_up [rows, gate ffn | up ffn] */
+/* h[rows, ffn] = act(gate) * up; gate_up [rows, 2 ffn]: in each row, gate and then up */
 cudaError_t k_activate(const uint16_t *gate_up, int ffn, bool gelu, int rows, uint16_t *h,
                        cudaStream_t stream);
 cudaError_t k_bias(float *x, const float *bias, int n, int rows,
                    cudaStream_t stream); /* x[r] += bias */
-/* to[i] = from[index[i]], where a row has `bytes` bytes, a multiple of 16 */
+/* Copies rows of `bytes` bytes, a multiple of 16: to[i] = from[index[i]] */
 cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int rows, void *to,
                      cudaStream_t stream);
 
@@ -118,12 +120,12 @@ cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values
  * (sample_weight_int.h). */
 enum { DRAWN_MOST = 64 };
 typedef struct drawn {
-    uint64_t total; /* sum of all tokens' weights */
-    float values[DRAWN_MOST];
-    int32_t ids[DRAWN_MOST];
+    uint64_t total;           /* sum of all tokens' weights */
+    float values[DRAWN_MOST]; /* [k]: the largest logits */
+    int32_t ids[DRAWN_MOST];  /* [k]: their tokens */
 } drawn;
 /* Finds the `k` largest values of each row of logits[rows, vocab], in k_top's order, and the total
- * weight of the row at temperatures[row]. Returns cudaErrorInvalidValue unless 1 <= k <=
+ * weight of the row's tokens at temperatures[row]. Returns cudaErrorInvalidValue unless 1 <= k <=
  * min(DRAWN_MOST, vocab). */
 cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
                    drawn *out, cudaStream_t stream);

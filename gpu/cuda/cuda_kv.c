@@ -4,13 +4,13 @@
  * The scheduler numbers `blocks` blocks; the card holds `slots` of them. If there are fewer slots
  * than blocks, a part's blocks are copied to the card before the part runs. Known blocks of the
  * next part are copied while the part runs. The blocks with the lowest worth are evicted. The worth
- * follows the retention rule of the disk cache: it depends on how often a block is wanted and how
+ * is the retention score, as in the disk cache: it depends on how often a block is wanted and how
  * long it was unused. (Here all blocks have the same size and cost.)
  *
- * An evicted block that nothing owns any more is dropped. Other evicted blocks are copied to host
+ * An evicted block that the session has freed is dropped. Other evicted blocks are kept in host
  * memory until they are needed again. Blocks read from and written to the store also go through
- * pinned memory. All copies are enqueued on one stream, in order: once a slot or page has been
- * copied out, a later copy may overwrite it.
+ * pinned memory. All copies are enqueued on one stream and run in order, so a copy may overwrite a
+ * slot or page that an earlier copy reads.
  *
  * Invariants: a block is on the card, in host memory, or never written. At most one part runs at a
  * time. A slot that the running part uses is evicted only after the copy stream was made to wait
@@ -85,7 +85,8 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int l
     kv->host.chunk_pages = (int)BASE_MAX(CHUNK_BYTES / block_bytes(kv), (size_t)1);
     int code = cuda_check(slots_new(kv, BASE_MIN(most, first), BASE_MIN(most, least_slots)),
                           "memory for KV blocks", e);
-    kv->most = kv->slots < BASE_MIN(most, first) ? kv->slots : most; /* memory was short */
+    /* if memory was short, the pool will not grow */
+    kv->most = kv->slots < BASE_MIN(most, first) ? kv->slots : most;
     return code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
 }
 
@@ -129,7 +130,8 @@ static cudaError_t pool_grow(cuda_kv *kv) {
         kv->most = kv->slots = slots;
         return cudaSuccess;
     }
-    if (status == cudaSuccess) { /* on kv->copy, after the pending copies to the old pool */
+    if (status == cudaSuccess) {
+        /* on kv->copy, so that it runs after the pending copies to the old pool */
         status = cudaMemcpyAsync(kv->pool, old, (size_t)slots * block_bytes(kv),
                                  cudaMemcpyDeviceToDevice, kv->copy);
     }
@@ -188,7 +190,7 @@ void cuda_kv_free(cuda_kv *kv) {
 
 /* ---- host memory ----------------------------------------------------------------------------- */
 
-/* True if nothing owns the block's content any more. */
+/* True if the session has freed the block, so that its content is no longer needed. */
 static bool is_unowned(const cuda_kv *kv, int32_t block) {
     return kv->wanted != NULL && kv->wanted(kv->ctx, block) < 0;
 }
@@ -241,8 +243,7 @@ static bool pages_used_up(const cuda_kv *kv) {
 }
 
 /* Takes a page for a block that is evicted. The budget normally suffices, since slots and budget
- * together hold all blocks that can have an owner. If the card has fewer slots than requested,
- * pages beyond the budget are allocated. */
+ * together hold all blocks. If it does not, pages beyond it are allocated. */
 static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     host_tier *h = &kv->host;
     if (pages_used_up(kv))
@@ -307,8 +308,8 @@ static cudaError_t part_await(cuda_kv *kv) {
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* Returns the worth of the block by the retention rule of the disk cache. Blocks without an owner
- * are evicted first. */
+/* Returns the worth of the block: its retention score, as in the disk cache. Blocks that the
+ * session has freed are evicted first. */
 static double block_worth(const cuda_kv *kv, int32_t block, uint64_t unused) {
     int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, block) : 0;
     return wanted < 0 ? -INFINITY : retention_score(wanted, 1, (double)unused, (double)kv->slots);
@@ -319,8 +320,8 @@ static int by_rank(const void *a, const void *b) {
     return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : x->slot - y->slot;
 }
 
-/* True if the slot's block may be evicted now. A block that is used at the current clock may not,
- * nor a block of a running part that the copy stream does not wait for. */
+/* True if the slot's block may be evicted now: it is not used at the current clock, and it is not a
+ * block of the running part unless the copy stream waits for the end of this part. */
 static bool may_empty(const cuda_kv *kv, int32_t slot) {
     return kv->block_in[slot] >= 0 && kv->used[slot] != kv->clock &&
            (kv->copy_waits || !in_flight(kv, slot));
@@ -337,9 +338,9 @@ static void slots_rank(cuda_kv *kv) {
     qsort(kv->victims, (size_t)kv->nvictims, sizeof *kv->victims, by_rank);
 }
 
-/* Returns the slot of the block with the lowest worth, if it is below `below`; otherwise returns
- * -1. One ranking serves for up to 1/32 of the slots. Slots used since are skipped; a block that
- * is wanted less by now may be ranked too high. `again`: rank anew if the old ranking gives no
+/* Returns the slot of the block with the lowest worth, or -1 if this worth is not below `below`. A
+ * ranking is used for slots / 32 + 1 evictions at most. Slots used since the ranking are skipped; a
+ * block that has lost worth since keeps its rank. `again`: rank anew if the old ranking gives no
  * slot. */
 static int32_t victim_find(cuda_kv *kv, double below, bool again) {
     int most = kv->slots / 32 + 1;
@@ -379,8 +380,8 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     return cudaSuccess;
 }
 
-/* Frees the slot of the block with the lowest worth, if it is below `below`. Sets *found to true if
- * there was such a slot. */
+/* Frees the slot of the block with the lowest worth if this worth is below `below`. Sets *found to
+ * true if a slot was freed. */
 static cudaError_t slot_free(cuda_kv *kv, double below, bool *found) {
     int32_t slot = victim_find(kv, below, true);
     *found = slot >= 0;
@@ -460,8 +461,8 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
  * trips are small. */
 enum { TRIP_BLOCKS = 8 };
 
-/* True if the clock has moved little since `since`: what failed then is not tried again yet.
- * `since` 0: it never failed. */
+/* True if the clock has advanced by at most slots / 32 since `since`: it is too soon to repeat a
+ * search of all blocks that was made then. `since` 0: no search was made. */
 static bool is_soon(const cuda_kv *kv, uint64_t since) {
     return since > 0 && kv->clock - since <= (uint64_t)kv->slots / 32;
 }
@@ -480,8 +481,8 @@ static cudaError_t slot_free_in_budget(cuda_kv *kv, double below, bool *found) {
     return slot_empty(kv, slot);
 }
 
-/* Copies the blocks of the list to the card that are not there, until no slot can be freed. Sets
- * *left to true if some remain. Without `sure`, copies only blocks that have content. */
+/* Brings those of blocks[n] to the card that are not on it, until no slot can be freed. Sets *left
+ * to true if blocks remain. Without `sure`, brings only blocks whose content is in host memory. */
 static cudaError_t blocks_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure,
                                    bool *left) {
     cudaError_t status = cudaSuccess;
@@ -517,19 +518,21 @@ static cudaError_t spare_slots_free(cuda_kv *kv, int spare) {
 cudaError_t cuda_kv_prefetch(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure) {
     if (!kv->computing)
         return cudaSuccess;
-    int spare = BASE_MIN(kv->taken, kv->slots / 8); /* the next part may need as many as this one */
+    /* the next part may need as many slots as this part */
+    int spare = BASE_MIN(kv->taken, kv->slots / 8);
     bool left;
     kv->clock++;
     resident_touch(kv, blocks, n);
     cudaError_t status = blocks_prefetch(kv, blocks, n, sure, &left);
-    if (status == cudaSuccess && sure && left) { /* use the running part's slots after its end */
+    if (status == cudaSuccess && sure && left) {
+        /* the remaining blocks replace blocks of the running part after its end */
         status = trip_end(kv);
         status = status == cudaSuccess ? part_await(kv) : status;
         status = status == cudaSuccess ? blocks_prefetch(kv, blocks, n, true, &left) : status;
     } else if (status == cudaSuccess && !sure) {
         status = spare_slots_free(kv, spare);
     }
-    /* host memory is short: the next part brings the rest */
+    /* if host memory is short, the next part brings the remaining blocks */
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         status = cudaSuccess;
@@ -591,7 +594,7 @@ cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
     if (kv->paged && kv->slot_of[block] < 0) {
         if (!has_content(kv, block))
             return cudaErrorInvalidValue; /* never written */
-        /* waits for its copy to host memory */
+        /* waits for the block's copy to host memory */
         cudaError_t status = cudaStreamSynchronize(kv->copy);
         memcpy(out, page_at(kv, kv->host.page_of[block]), block_bytes(kv));
         return status;

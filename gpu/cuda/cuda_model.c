@@ -13,8 +13,8 @@
 #include "cuda_int.h"
 #include "storage/containers.h"
 
-enum { LOAD_ROWS = 16 }; /* rows per task of the thread pool */
-static const size_t STAGE_BYTES = (size_t)64 << 20;
+enum { LOAD_ROWS = 16 };                            /* rows per task of the thread pool */
+static const size_t STAGE_BYTES = (size_t)64 << 20; /* minimum size of the pinned buffer */
 
 /* Rows [first, first + rows) of a tensor. */
 typedef struct tensor_rows {
@@ -30,7 +30,7 @@ typedef struct loader {
     size_t stage_bytes;
     uint64_t seed; /* for random weights */
     err *e;
-    int code; /* the first error: later steps do nothing */
+    int code; /* the first error, after which later steps do nothing */
 } loader;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static uint16_t *matrix_load(loader *l, int rows, int columns, const tensor_rows
     if (matrix == NULL)
         return NULL;
     if (l->engine->file == NULL) {
-        /* halves the magnitude from input to output, which keeps the residual stream in range */
+        /* makes outputs half as large as inputs, which keeps the residual stream in range */
         float scale = sqrtf(3.0f / (float)columns);
         check(l, k_random(matrix, (size_t)rows * width, l->seed++ << 40, scale, l->s->stream),
               "random weights");
@@ -281,7 +281,7 @@ int cuda_load(llm_engine *engine, hash128 *digest, err *e) {
     if (code != 0)
         return code;
     model_read(&l);
-    /* includes the default stream, which copies vectors */
+    /* waits for all streams; the default stream copies the vectors */
     check(&l, cudaDeviceSynchronize(), "loading the model");
     cudaFreeHost(l.stage);
     return l.code;

@@ -2,11 +2,11 @@
  * cuda_part.c - plans one part of a pass as host data: its rows, copies and attention tasks, in one
  * buffer that is sent to the card.
  *
- * A pass is split where its rows exceed the buffers or its blocks exceed the slots. Parents come
- * before their children in a pass, so the KV that a part reads exists. The split does not change
- * any bit, since no kernel's result depends on the batch. Invariant: in a part that may run as a
- * graph, counts are padded to a few sizes, offsets of arrays depend only on these counts, and
- * padding has no effect: tasks without queries, rows whose k and v are not stored.
+ * A pass is split where its rows exceed the buffers or its blocks exceed the slots. The rows of a
+ * pass are in the order of the prefix tree, parents first, so the KV that a part reads exists. The
+ * split does not change any bit, since no kernel's result depends on the batch. Invariant: in a
+ * part that may run as a graph, counts are padded to a few sizes, offsets of arrays depend only on
+ * these counts, and padding has no effect: tasks without queries, rows whose k and v are not stored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     size_t copies = 2 * (size_t)p->ncopies;
     bool tiers = w->kv.slots < w->kv.blocks;
     int states = 0, n = 0;
-    size_t used = 0; /* blocks of the rows that fit */
+    size_t used = 0; /* number of blocks of the rows that fit */
     marks_begin(w);
     for (int i = 0; tiers && i < p->ncopies; i++)
         w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
@@ -187,7 +187,8 @@ static int copies_find(cuda_work *w, const cuda_part *part) {
             w->copies[n++] = (slot_copy){copy->from, copy->to, copy->tokens};
         }
     }
-    for (int i = 0; i < n / 2; i++) { /* they were found in reverse order */
+    /* the copies were found in reverse order */
+    for (int i = 0; i < n / 2; i++) {
         slot_copy other = w->copies[i];
         w->copies[i] = w->copies[n - 1 - i];
         w->copies[n - 1 - i] = other;
@@ -205,7 +206,7 @@ static void copies_plan(cuda_work *w, cuda_part *part, int n) {
 
 /* ---- the buffer ------------------------------------------------------------------------------ */
 
-/* Rounds a count up to 16 · 2^i if the part may run as a graph; 0 stays 0. */
+/* Rounds a count up to the next 16 · 2^i if the part may run as a graph; 0 stays 0. */
 static int padded(int n, bool graph) {
     int size = 16;
     while (graph && size < n)

@@ -12,7 +12,8 @@
 
 enum {
     LEAST_ROWS = 64,
-    ROW_CHUNKS = 2 /* states per row: enough that rows of up to 2 chunks never split a pass */
+    /* attention states allocated per row; rows of up to 2 chunks never need more */
+    ROW_CHUNKS = 2
 };
 /* Device memory that is left free for the library's kernels, graphs and other programs. */
 static const size_t SPARE_BYTES = (size_t)256 << 20;
@@ -119,7 +120,7 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
                      : cuda_check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking),
                                   "a stream", e);
     code = code != 0 ? code : buffers_fit(w, size->rows, e);
-    /* the blocks of a sequence that fills the context should fit on the card together */
+    /* slots for a sequence that fills the context */
     int least = engine->config.context / LLM_BLOCK_TOKENS + 2;
     code = code != 0 ? code : cuda_kv_new(&w->kv, &engine->config, size, BASE_MIN(least, 256), e);
     if (code != 0) {
