@@ -3,7 +3,7 @@
  *
  * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so it
  * does not depend on the order of fields, on the batch or on the cache. Tokens are runs of up to
- * three bytes of a word and can be decoded to text; scheduling, reuse and statistics are those of a
+ * three bytes of a word and can be decoded to text. Scheduling, reuse and statistics work as with a
  * real model. "test:hash:slow" sleeps 20 ms per answer, so that a test can interrupt it.
  */
 #ifdef KVASIR_TEST_MODELS
@@ -15,8 +15,8 @@
 #include "engine/guide_int.h"
 #include "storage/containers.h"
 
-/* A token contains its text: up to three bytes in bits 0-23, and their number in the bits above. 1
- * is BOS. */
+/* A token contains its text: up to three bytes in bits 0-23, and their number in the bits from
+ * 24 on. Token 1 is BOS. */
 enum {
     TEST_PIECE = 3,
     TEST_BOS = 1,
@@ -37,7 +37,8 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->default_format = LLM_FORMAT_COMPLETION;
     info->vocab = TEST_VOCAB;
     info->context = TEST_CONTEXT;
-    info->attention = options->attention; /* this and the next three are only displayed */
+    /* the next four are only displayed */
+    info->attention = options->attention;
     info->sink_tokens = options->sink_tokens;
     info->window_tokens = options->window_tokens;
     info->kv_dtype = options->kv_dtype;
@@ -54,14 +55,15 @@ static void test_close(llm_engine *engine) {
     (void)engine;
 }
 
+/* Returns 1 for a letter, 2 for a digit, 3 for a newline, 4 for a space, 5 for other bytes. */
 static int byte_class(char c) {
     unsigned char u = (unsigned char)c;
     bool letter = u >= 0x80 || (u >= 'a' && u <= 'z') || (u >= 'A' && u <= 'Z');
     return letter ? 1 : u >= '0' && u <= '9' ? 2 : u == '\n' ? 3 : u == ' ' ? 4 : 5;
 }
 
-/* Returns the length of the first token. A space belongs to the word after it; a digit, newline or
- * punctuation mark is a token of its own. */
+/* Returns the length in bytes of the first token. A space belongs to the word after it; a digit,
+ * newline or punctuation mark is a token of its own. */
 static size_t piece_length(const char *p, size_t n) {
     size_t len = 1;
     int kind = byte_class(p[0]);
@@ -107,8 +109,8 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : str_compare(x->value, y->value);
 }
 
-/* Does not depend on the order of the lines, because the order of fields changes the order of lines
- * in examples too. */
+/* Returns a hash that does not depend on the order of the lines, because the order of fields
+ * changes the order of lines in examples too. */
 static uint64_t lines_hash(str text) {
     uint64_t sum = 0;
     while (text.n > 0) {

@@ -6,7 +6,8 @@
  * pass are in the order of the prefix tree, parents first, so the KV that a part reads exists. The
  * split does not change any bit, since no kernel's result depends on the batch. Invariant: in a
  * part that may run as a graph, counts are padded to a few sizes, offsets of arrays depend only on
- * these counts, and padding has no effect: tasks without queries, rows whose k and v are not stored.
+ * these counts, and padding has no effect: its tasks have no queries, and k and v of its rows are
+ * not stored.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -19,8 +19,9 @@ typedef struct family {
     rope_pairing pairing;
     bool qkv_bias, qk_norm, fused;
     int norope_step;
-    bool gemma;     /* embeddings multiplied by sqrt(n_embd); GELU */
-    bool post_norm; /* this and the next two: see model_config */
+    bool gemma; /* embeddings multiplied by sqrt(n_embd); GELU */
+    /* the next three: see model_config */
+    bool post_norm;
     int window_period;
     bool window_first;
     /* defaults for files without these keys */
@@ -79,8 +80,8 @@ static bool has_str(const reader *r, const char *name, str *out) {
     return gguf_get_str(r->g, key, out);
 }
 
-/* Reads a count from 1 to `most`. If the file lacks the key, `fallback` is used, or if that is 0,
- * the result is an error. */
+/* Reads a count from 1 to `most`. If the file lacks the key, uses `fallback`; it is an error if
+ * `fallback` is 0. */
 static int read_count(const reader *r, const char *name, int fallback, int most, int *out) {
     uint64_t v;
     if (!has_u64(r, name, &v)) {
@@ -424,8 +425,8 @@ int config_layer_window(const model_config *c, int layer) {
     return windowed ? c->window : 0;
 }
 
-/* Returns the dimension, as a real number, that rotates `turns` times within the trained
- * context. */
+/* Returns the index, as a real number, of the pair of dimensions that rotates `turns` times within
+ * the trained context. */
 static double yarn_dimension(const model_config *c, double theta, double turns) {
     const double tau = 6.283185307179586;
     return c->rope_dims * log(c->yarn_context / (turns * tau)) / (2 * log(theta));

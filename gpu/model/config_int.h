@@ -16,8 +16,8 @@
 enum { CONFIG_MAX_LAYERS = 512, CONFIG_MAX_HEAD_DIM = 512 };
 
 typedef enum rope_pairing {
-    ROPE_NEIGHBOURS, /* pairs of dimensions (2i, 2i + 1): llama, whose converter permutes them */
-    ROPE_HALVES      /* pairs (i, i + rope_dims/2): qwen, gemma, phi */
+    ROPE_NEIGHBOURS, /* rotates dimensions 2i and 2i + 1: llama, whose converter permutes them */
+    ROPE_HALVES      /* rotates dimensions i and i + rope_dims/2: qwen, gemma, phi */
 } rope_pairing;
 
 typedef enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN } rope_scaling;
@@ -28,7 +28,7 @@ typedef struct model_config {
     str name;         /* general.name; may be empty */
 
     int n_layers, n_embd, n_heads, n_kv_heads, head_dim, ffn, vocab, context;
-    float eps;        /* of every RMS norm */
+    float eps;        /* epsilon of every RMS norm */
     float attn_scale; /* scores are q·k * attn_scale */
     float embd_scale; /* factor of embeddings; 1 except for gemma */
     ffn_activation activation;
@@ -43,20 +43,28 @@ typedef struct model_config {
     float attn_softcap, final_softcap; /* x -> cap * tanh(x / cap); 0: none (gemma2) */
 
     rope_pairing pairing;
-    int rope_dims;                       /* <= head_dim, even; dimensions beyond are not rotated */
-    double rope_theta, rope_theta_local; /* local: in layers with a window */
+    int rope_dims;           /* even; dimensions from rope_dims on are not rotated */
+    double rope_theta;       /* base of the frequencies in layers without a window */
+    double rope_theta_local; /* base of the frequencies in layers with a window */
     rope_scaling scaling;
-    double rope_factor;  /* linear and yarn: the factor that stretches the context; else 1 */
-    double yarn_context; /* the context the model was trained on */
-    double yarn_beta_fast, yarn_beta_slow;
+    double rope_factor;     /* linear and yarn: the factor that stretches the context; else 1 */
+    double yarn_context;    /* length of the context that the model was trained on, in tokens */
+    double yarn_beta_fast;  /* pairs with more rotations in yarn_context keep their frequency */
+    double yarn_beta_slow;  /* pairs with fewer rotations get their frequency / rope_factor */
     double rope_magnitude;  /* the file's factor on cos and sin; see config_rope_magnitude */
     bool has_rope_divisors; /* the file has rope factors (llama3, phi3) */
-    float rope_divisors[CONFIG_MAX_HEAD_DIM / 2]; /* [rope_dims/2] */
-    int norope_step; /* every norope_step-th layer (3, 7, … for 4) has no rope (smollm3); 0: none */
+    float rope_divisors[CONFIG_MAX_HEAD_DIM / 2]; /* [rope_dims/2]: divisors of the frequencies */
+    /* layers without rope: every norope_step-th (for 4: layers 3, 7, …) (smollm3); 0: none */
+    int norope_step;
 
-    int window; /* keys a token attends to in windowed layers, its own included; 0: none windowed */
-    int window_period; /* layers per period of windowed and full layers; 1: all are windowed */
-    bool window_first; /* true: a period's first layer has the window; false: all but its last */
+    /* number of keys that a token attends to in a windowed layer, its own included; 0: no layer is
+     * windowed */
+    int window;
+    /* number of layers in a period, after which windowed and full layers repeat; 1: all layers are
+     * windowed */
+    int window_period;
+    /* windowed layers of a period: only the first (true), or all except the last (false) */
+    bool window_first;
 } model_config;
 
 /* Reads and checks the configuration. ERR_UNSUPPORTED: the message names the architecture or

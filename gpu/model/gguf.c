@@ -48,6 +48,7 @@ static const uint8_t value_bytes[VALUE_KINDS] = {
     [VALUE_U32] = 4, [VALUE_I32] = 4, [VALUE_F32] = 4, [VALUE_BOOL] = 1,
     [VALUE_U64] = 8, [VALUE_I64] = 8, [VALUE_F64] = 8};
 
+/* KV_MIN_BYTES, TENSOR_MIN_BYTES: lower bounds of the size of a kv and of a tensor's entry. */
 enum { KV_MIN_BYTES = 13, TENSOR_MIN_BYTES = 32, MAX_SHARDS = 1000 };
 
 typedef struct kv {
@@ -182,7 +183,7 @@ static int read_kv(parse *p, kv *out) {
     return 0;
 }
 
-/* Fills all but `data`: the start of the data is known after the last tensor. */
+/* Fills all but `data`: where the data starts is known only after the last tensor. */
 static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     uint32_t ndims, type;
     if (!read_str(p, &t->name) || t->name.n == 0 || !read_raw(p, &ndims, sizeof ndims))
@@ -343,8 +344,8 @@ static int map_file(const char *path, mapping *out, err *e) {
     return rc;
 }
 
-/* Reads the shard `m`, which g then owns, and appends its tensors; the first shard's keys become
- * those of the whole file. */
+/* Reads the shard `m`, which g then owns, and appends its tensors. The keys of the first shard
+ * become those of the whole model; the keys of other shards are dropped. */
 static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     g->maps = mem_realloc(g->maps, sizeof *g->maps * (g->nmaps + 1));
     g->maps[g->nmaps++] = m;
@@ -371,7 +372,8 @@ static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     return rc;
 }
 
-/* The end of a shard's name, such as "-00001-of-00003.gguf". */
+/* The end of a shard's name, such as "-00001-of-00003.gguf": its length, and the offset and length
+ * of the shard's number in it. */
 enum { SHARD_SUFFIX = sizeof "-00001-of-00003.gguf" - 1, SHARD_NUMBER = 1, SHARD_DIGITS = 5 };
 
 void gguf_shard_path(const char *path, int i, buf *out) {

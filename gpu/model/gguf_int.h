@@ -56,15 +56,15 @@ int gguf_open(const char *path, gguf **out, err *e);
 int gguf_open_memory(const void *bytes, size_t n, gguf **out, err *e);
 void gguf_close(gguf *g);
 
-/* Get the value of a key. false: the key is absent or of another type. u64 accepts integers of any
- * width that are not negative; f64 accepts integers. */
+/* Get the value of a key. false: the key is absent or its value has another type. gguf_get_u64
+ * accepts integers of any width that are not negative; gguf_get_f64 accepts integers. */
 bool gguf_get_u64(const gguf *g, const char *key, uint64_t *out);
 bool gguf_get_f64(const gguf *g, const char *key, double *out);
 bool gguf_get_bool(const gguf *g, const char *key, bool *out);
 bool gguf_get_str(const gguf *g, const char *key, str *out);
 bool gguf_get_array(const gguf *g, const char *key, gguf_array *out);
-/* Sets *out to the array's `count` elements, allocated in `a`. false: they are of another type; i32
- * accepts all integer types. */
+/* Set *out to the array's `count` elements, allocated in `a`. false: the elements have another
+ * type. gguf_array_i32 accepts all integer types; it also returns false if a value does not fit. */
 bool gguf_array_strs(const gguf_array *array, arena *a, str **out);
 bool gguf_array_i32(const gguf_array *array, arena *a, int32_t **out);
 bool gguf_array_f32(const gguf_array *array, arena *a, float **out);
@@ -76,10 +76,11 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name); /* NULL when abse
 size_t gguf_tensor_count(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 size_t gguf_file_bytes(const gguf *g);
-/* The opened files, one per shard: number and bytes. */
-size_t gguf_file_count(const gguf *g);
+size_t gguf_file_count(const gguf *g); /* number of opened files, one per shard */
+/* Returns the mapped bytes of file i and sets *bytes to their number. */
 const uint8_t *gguf_file_data(const gguf *g, size_t i, size_t *bytes);
-/* fstat of file i: now, or as it was when the file was opened. false: the file is in memory. */
+/* Sets *out to the fstat of file i: when it was opened (`opened`), or now. false: the file is in
+ * memory. */
 bool gguf_file_stat(const gguf *g, size_t i, bool opened, struct stat *out);
 /* Lets the system drop the mapped pages, after packing; they can still be read. */
 void gguf_release_pages(const gguf *g);
@@ -89,7 +90,9 @@ typedef struct quant_type {
     gguf_type type;
     const char *name;
     int block_elements, block_bytes;
-    int levels; /* grid steps from the least to the largest of 32 neighbours; 0: no common grid */
+    /* number of grid steps from the lowest to the highest value that a group of 32 neighbours can
+     * have; 0: a group has no common grid */
+    int levels;
     /* Converts `elements` elements, a multiple of the block's, to f32. */
     void (*dequantize)(const void *blocks, float *out, size_t elements);
 } quant_type;

@@ -10,7 +10,7 @@
  * comes from a record (side_file.c). This recorded hash decides which stored answers are used.
  * Before anything is computed, all weights are read and hashed: a record that is forged or wrong
  * cannot add to what is stored. After each pass the stamp is compared, and if it differs the files
- * are read again: a renamed or touched file is the same one; if the bytes differ, the pass's
+ * are read again: a renamed or touched file has the same bytes; if the bytes differ, the pass's
  * results are dropped.
  *
  * Two changes within one tick of the file system's clock leave the same stamp. Until the tick is
@@ -49,8 +49,8 @@ bool identity_is_settled(int64_t changed_ns, int64_t now_ns) {
     return changed_ns <= now_ns && now_ns - changed_ns > grain;
 }
 
-/* Computes the stamp of the files now, or as they were opened. false: the size of a file differs
- * from the size of its mapping. */
+/* Computes the files' stamp: when they were opened (`opened`), or now. false: the size of a file
+ * differs from the size of its mapping. */
 static bool stamp_take(const gguf *file, bool opened, hash128 *stamp, bool *settled) {
     buf b = {0};
     int64_t now = clock_ns(CLOCK_REALTIME);
@@ -91,7 +91,8 @@ typedef struct hash_work {
 } hash_work;
 
 /* Reads the chunk's pages in one call. false: the file is shorter than its mapping, or the disk
- * fails; accessing the page would raise SIGBUS. Before Linux 5.14 there is no such call. */
+ * fails; accessing the page would raise SIGBUS. Linux before 5.14 has no such call: nothing is read
+ * and the result is true. */
 static bool pages_ready(const uint8_t *p, size_t n) {
 #ifdef MADV_POPULATE_READ
     return madvise((void *)(uintptr_t)p, n, MADV_POPULATE_READ) == 0 ||
@@ -157,7 +158,8 @@ static void record_keep(const file_identity *id, hash128 hash) {
         side_file_identity_write(id->cache_dir, id->path, id->stamp, hash);
 }
 
-/* Hashes the files. Fails if their stamp has changed since before keys and vocabulary were read. */
+/* Hashes the files. Fails if their stamp has changed since they were opened: keys and vocabulary
+ * were read since then. */
 static int identity_read(file_identity *id, pool *threads, err *e) {
     hash128 after;
     bool later, read = hash_files(id->file, threads, &id->hash);
@@ -196,7 +198,8 @@ int identity_find(const gguf *file, const char *path, const char *cache_dir, poo
 
 /* ---- later ----------------------------------------------------------------------------------- */
 
-/* Hashes the files again: their stamp changed or is not settled, or their hash is from a record. */
+/* Hashes the files again, because their stamp changed or is not settled, or because their hash is
+ * from a record. */
 static bool read_again(file_identity *id, pool *threads) {
     for (int i = 0; i < READ_ATTEMPTS; i++) {
         hash128 before, after, hash;

@@ -6,7 +6,7 @@
  *   claim  [generation:16 | tasks:24 | next:24]
  *
  * Invariant: the next job is published only when all tasks of the last one are done, so a worker
- * may read fn and ctx from when it claims a task until it counts the task as done. The caller does
+ * may read fn and ctx from the claim of a task until it counts the task as done. The caller does
  * not wait for workers that have claimed no task: on a busy machine it runs the whole job itself.
  * Workers spin briefly before they sleep, since a pass is hundreds of short jobs. OpenMP is not
  * used: TSan does not see its synchronization.
@@ -18,8 +18,8 @@
 
 #include "pool_int.h"
 
-/* Of libgomp, which oneDNN links; declared here because its header comes with gcc and not with
- * clang. */
+/* A function of libgomp, which oneDNN links; declared here because its header comes with gcc and
+ * not with clang. */
 extern void omp_set_num_threads(int);
 
 enum { SPINS = 3000, CLAIM_BITS = 24, CLAIM_MASK = (1 << CLAIM_BITS) - 1, YIELD_EVERY = 256 };
@@ -27,8 +27,9 @@ enum { SPINS = 3000, CLAIM_BITS = 24, CLAIM_MASK = (1 << CLAIM_BITS) - 1, YIELD_
 struct pool {
     int threads;
     pthread_t *ids;
-    pthread_mutex_t mutex, callers;
-    pthread_cond_t wake;
+    pthread_mutex_t mutex;   /* held to wait for `wake` and to broadcast it */
+    pthread_mutex_t callers; /* pool_lock */
+    pthread_cond_t wake;     /* a job was published, or `stop` was set */
     atomic_uint_fast64_t claim;
     atomic_int done, sleepers;
     atomic_bool stop;
@@ -148,7 +149,7 @@ int pool_threads(const pool *p) {
 }
 
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
-    omp_set_num_threads(1); /* the setting is per thread, and the caller may be a new one */
+    omp_set_num_threads(1); /* the setting is per thread, and the caller may be a new thread */
     if (p->threads == 1 || tasks <= 1 || tasks > CLAIM_MASK / 2) {
         for (int i = 0; i < tasks && !is_cancelled(p); i++)
             fn(ctx, i, 0);

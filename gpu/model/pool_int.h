@@ -24,7 +24,8 @@ void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
 /* Sets the cancel flag of later jobs: once *cancel is true, tasks that have not begun are skipped.
  * NULL: no task is skipped. Must not be called during a job. */
 void pool_let_cancel(pool *p, const atomic_bool *cancel);
-/* ERR_CANCELLED if *cancel is true, so tasks may have been skipped; else 0. p may be NULL. */
+/* Returns ERR_CANCELLED if *cancel is true, so that tasks may have been skipped; else 0. p may be
+ * NULL. */
 int pool_check(const pool *p, err *e);
 void pool_lock(pool *p);
 void pool_unlock(pool *p);

@@ -3,8 +3,8 @@
  *
  * Invariant: the results equal those of ggml's reference dequantization bit for bit (tests compare
  * with vectors of the gguf Python package). Adding a type is one function and one row. Blocks are
- * read byte by byte: they need no alignment, and their numbers are little-endian. cpu/ and cuda/
- * pack weights for computing.
+ * read byte by byte: they need no alignment, and their numbers are little-endian. The comment above
+ * a function shows the layout of a block. cpu/ and cuda/ pack weights for computing.
  */
 #include "gguf_int.h"
 
@@ -78,7 +78,7 @@ static inline void from_nibbles(const uint8_t *p, float *out, size_t n, bool has
             int low = (p[at_q + (size_t)i] & 15) | (int)(fifth >> i & 1) << 4;
             int high = (p[at_q + (size_t)i] >> 4) | (int)(fifth >> (i + 16) & 1) << 4;
             float x = (float)(low - offset) * d, y = (float)(high - offset) * d;
-            out[i] = has_min ? x + m : x; /* without m, -0 stays -0 */
+            out[i] = has_min ? x + m : x; /* adding 0 would turn -0 into 0 */
             out[i + 16] = has_min ? y + m : y;
         }
     }
@@ -127,15 +127,15 @@ static void from_iq4_nl(const void *blocks, float *out, size_t n) {
 
 /* ---- super-blocks of 256 -------------------------------------------------------------------- */
 
-/* scale (low) and minimum (high nibble) u8[16] | q u8[64], 2 bits | d f16 | dmin f16 */
+/* scales (low nibbles) and minima (high nibbles) u8[16] | q u8[64], 2 bits | d f16 | dmin f16 */
 static void from_q2_k(const void *blocks, float *out, size_t n) {
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / QK_K; b++, p += 84, out += QK_K) {
         const uint8_t *scales = p, *q = p + 16;
         float d = load_f16(p + 80), dmin = load_f16(p + 82);
         for (int i = 0; i < QK_K; i++) {
-            /* 128 elements share 32 bytes: bits 0-1 are of the first 32 elements, 2-3 of the
-             * next */
+            /* 128 elements share 32 bytes: bits 0-1 are of the first 32 elements, bits 2-3 of the
+             * next 32, and so on */
             int group = i / 128, shift = i / 32 % 4 * 2, byte = group * 32 + i % 32;
             uint8_t scale = scales[i / 16];
             float dl = d * (float)(scale & 15), ml = dmin * (float)(scale >> 4);
@@ -207,14 +207,15 @@ static void from_q5_k(const void *blocks, float *out, size_t n) {
     from_k_nibbles(blocks, out, n, true);
 }
 
-/* low nibbles u8[128] | high pairs u8[64] | scales i8[16] | d f16 */
+/* low nibbles u8[128] | high pairs of bits u8[64] | scales i8[16] | d f16 */
 static void from_q6_k(const void *blocks, float *out, size_t n) {
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / QK_K; b++, p += 210, out += QK_K) {
         const uint8_t *low = p, *high = p + 128, *scales = p + 192;
         float d = load_f16(p + 208);
         for (int i = 0; i < QK_K; i++) {
-            /* 128 elements share 64 low bytes (two nibbles) and 32 high bytes (four pairs) */
+            /* 128 elements share 64 low bytes, of two nibbles each, and 32 high bytes, of four
+             * pairs of bits each */
             int half = i / 128, j = i % 128;
             int v = (low[half * 64 + j % 64] >> (j / 64 * 4) & 15) |
                     (high[half * 32 + j % 32] >> (j / 32 * 2) & 3) << 4;
@@ -223,7 +224,7 @@ static void from_q6_k(const void *blocks, float *out, size_t n) {
     }
 }
 
-/* d f16 | scales' high pairs u16 | scales' low nibbles u8[4] | index u8[128] */
+/* d f16 | scales' high pairs of bits u16 | scales' low nibbles u8[4] | index u8[128] */
 static void from_iq4_xs(const void *blocks, float *out, size_t n) {
     const uint8_t *p = blocks;
     for (size_t b = 0; b < n / QK_K; b++, p += 136, out += QK_K) {

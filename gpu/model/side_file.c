@@ -17,7 +17,7 @@
 
 enum { SIDE_VERSION = 3 };
 
-/* "model name" of the first processor, or "". */
+/* Sets `out` to the "model name" of the first processor, or to "". */
 static void processor_name(char *out, size_t cap) {
     out[0] = '\0';
     FILE *f = fopen("/proc/cpuinfo", "r");
@@ -42,7 +42,8 @@ static bool side_path(const char *dir, hash128 model, const char *machine, char 
                     (unsigned long long)h) < (int)cap;
 }
 
-/* Reads identity.digest.bytes, in hexadecimal; *out is unchanged if the text is something else. */
+/* Parses "<identity>.<digest>.<packed_bytes>" in hexadecimal. *out is unchanged if the text is
+ * something else. */
 static void probe_parse(const char *text, side_probe *out) {
     unsigned long long n[5];
     if (sscanf(text, "%16llx%16llx.%16llx%16llx.%16llx", &n[0], &n[1], &n[2], &n[3], &n[4]) == 5) {
@@ -61,7 +62,7 @@ static void probe_print(buf *out, const char *precision, const side_probe *p) {
     }
 }
 
-/* Reads a line about precision p: its rate, its probe, or that 'auto' means p. */
+/* Parses the line if it is about precision p: the rate of p, its probe, or that 'auto' means p. */
 static void precision_parse(llm_precision p, const char *key, const char *text, side_facts *out) {
     const char *name = llm_precision_name(p);
     if (strcmp(key, "precision") == 0 && strcmp(text, name) == 0)
@@ -162,7 +163,7 @@ static void identity_line(hash128 stamp, hash128 identity, buf *out) {
     buf_printf(out, " %016llx\n", (unsigned long long)sum);
 }
 
-/* Accepts the file only if it is byte for byte what would be written. */
+/* Accepts the file only if it is, byte for byte, the line that would be written for `stamp`. */
 bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out) {
     char name[4096], found[IDENTITY_LINE + 1];
     unsigned long long n[2];

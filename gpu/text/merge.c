@@ -1,10 +1,10 @@
 /*
  * merge.c - the merge loop of byte-pair encoding (BPE), over a hash table of pairs.
  *
- * Invariant: the result is that of merging the pair of lowest rank, the leftmost of equals, until
- * no pair is left. Both loops below give this result: short pieces (words) are scanned for the best
- * pair each time; long ones (CJK runs, SentencePiece text) use a heap, so that no input takes
- * quadratic time.
+ * Invariant: the result is that of merging the pair of lowest rank, of equal ranks the leftmost
+ * pair, until no pair is left. Both loops below give this result: short pieces (words) are scanned
+ * for the best pair before each merge; for long pieces (CJK runs, SentencePiece text) the pairs are
+ * kept in a heap, so that no input takes quadratic time.
  *
  *   slots  [left | right | rank | merged] …   16 bytes each, open addressing, at most half full;
  *                                             a left of -1 is an empty slot
@@ -17,7 +17,7 @@
 
 #include "storage/containers.h"
 
-enum { SHORT_SYMBOLS = 24 };
+enum { SHORT_SYMBOLS = 24 }; /* pieces of up to this many symbols are scanned */
 
 static const uint32_t NO_RANK = UINT32_MAX;
 
@@ -101,7 +101,7 @@ static uint32_t rank_of(const merge_table *m, int32_t left, int32_t right) {
 /* ---- few symbols ---------------------------------------------------------------------------- */
 
 static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
-    uint32_t ranks[SHORT_SYMBOLS]; /* ranks[i] of the pair (i, i + 1) */
+    uint32_t ranks[SHORT_SYMBOLS]; /* ranks[i]: rank of the pair (i, i + 1) */
     for (size_t i = 0; i + 1 < n; i++)
         ranks[i] = rank_of(m, ids[i], ids[i + 1]);
     while (n > 1) {
@@ -130,7 +130,7 @@ static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
 typedef struct candidate {
     uint32_t rank;
     uint32_t at;         /* index of the left symbol; equal ranks merge in this order */
-    int32_t left, right; /* ids when the candidate was added; it is skipped if they changed */
+    int32_t left, right; /* ids of the pair; the candidate is skipped if the symbols have changed */
 } candidate;
 
 static inline bool merges_before(const merge_table *m, candidate a, candidate b) {

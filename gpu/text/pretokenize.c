@@ -3,10 +3,10 @@
  * file names.
  *
  * Invariant: the concatenated pieces are the text, for any bytes. The table below is the only place
- * that has the names of pre-tokenizers. The patterns list white space explicitly: PCRE2's \s is
- * ASCII without UCP; with UCP it is slower and includes U+180E, which the originals do not. Where
- * an original splits twice (at single digits, then by GPT-2's pattern), one pattern with the same
- * result replaces both.
+ * that has the names of pre-tokenizers. The patterns list white space explicitly: without PCRE2_UCP
+ * \s matches ASCII only; with PCRE2_UCP it is slower and matches U+180E, which the original
+ * patterns do not. Where an original splits twice (at single digits, then by GPT-2's pattern), one
+ * pattern with the same result replaces both.
  */
 #include "tokenizer_parts_int.h"
 
@@ -21,15 +21,16 @@
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define SUFFIX "'s|'t|'re|'ve|'m|'ll|'d"
 #define LEAD "[^\\r\\n\\p{L}\\p{N}]?"
-/* The last space of a run belongs to the next word. */
+/* A run of white space without its last space, which belongs to the next word; at the end of the
+ * text, the whole run. */
 #define BLANKS "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
 #define LINES "[" SPACE "]*[\\r\\n]+|"
 #define CASED(suffix)                                                                              \
     LEAD "[" UPPER "]*[" LOWER "]+" suffix "|" LEAD "[" UPPER "]+[" LOWER "]*" suffix
 
 #define GPT2 SUFFIX "| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" BLANKS
-/* GPT-2's pattern sees the text between digits, so spaces before a digit are at the end of such a
- * text. */
+/* As if the text were first split at digits and then GPT2 applied to each part: white space before
+ * a digit is at the end of a part, so the whole run is a piece. */
 #define DIGITS_GPT2                                                                                \
     SUFFIX "| ?\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]+(?![^" SPACE                 \
            "\\p{N}])|[" SPACE "]+"
@@ -44,7 +45,8 @@
 typedef struct pre_row {
     const char *name; /* tokenizer.ggml.pre */
     const char *pattern;
-    bool takes_whole, adds_bos;
+    bool takes_whole; /* pretokenizer_takes_whole */
+    bool adds_bos;    /* pretokenizer_adds_bos */
 } pre_row;
 
 static const pre_row rows[] = {
@@ -151,7 +153,7 @@ void pieces_close(pieces *w) {
 /* Returns the length of the piece at w->at, within the run of valid UTF-8. */
 static size_t match_piece(pieces *w) {
     PCRE2_SPTR subject = (PCRE2_SPTR)w->text.p;
-    /* pieces_next checked the run; without the flag every call would check it again */
+    /* pieces_next has checked the run; without this flag every call would check it again */
     uint32_t flags = PCRE2_NO_UTF_CHECK;
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (w->p->jit)
@@ -162,7 +164,7 @@ static size_t match_piece(pieces *w) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(w->match);
     if (rc >= 0 && ends[1] > w->at)
         return ends[1] - w->at;
-    /* no match (which the patterns do not allow): one character is a piece */
+    /* no match, which should not happen with these patterns: one character is a piece */
     return valid_step(w->text, w->at);
 }
 

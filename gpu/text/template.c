@@ -3,9 +3,9 @@
  *
  * The file of a chat model has a Jinja program. It is not run: marker strings in it identify its
  * family, and the family's row has what the program renders for a single user message with the
- * generation prompt (tests render the programs with jinja2 and compare). Rows go from special to
- * general; the first whose markers all occur is used. A date in a rendering is the program's own
- * default, so that answers do not depend on the day. BOS is left to the tokenizer.
+ * generation prompt (tests render the programs with jinja2 and compare). Rows are ordered from
+ * special to general; the first row whose markers all occur is used. A date in a rendering is the
+ * program's own default, so that answers do not depend on the day. llm_submit adds BOS.
  */
 #include "tokenizer_int.h"
 
@@ -41,7 +41,7 @@ static const chat_row chat_rows[] = {
     CHAT("<|im_start|>", QWEN25, "chatml", CHATML_SYSTEM(QWEN25) CHATML_USER, CHATML_REPLY),
     CHAT("<|im_start|>", QWEN2 "<|im_end|>", "chatml", CHATML_SYSTEM(QWEN2) CHATML_USER,
          CHATML_REPLY),
-    /* Answers are short: an empty thinking section keeps such models from starting one. */
+    /* The empty thinking section makes these models answer without thinking. */
     CHAT("<|im_start|>", "enable_thinking", "chatml", CHATML_USER,
          CHATML_REPLY "<think>\n\n</think>\n\n"),
     CHAT("<|im_start|>", NULL, "chatml", CHATML_USER, CHATML_REPLY),

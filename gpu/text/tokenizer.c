@@ -3,10 +3,10 @@
  * SentencePiece; decodes.
  *
  * Invariant: text from data (parse_special false) never becomes a guarded token: such text is not
- * searched for guarded tokens, and merging cannot produce them. Guarded are control tokens, tokens
- * that end an answer, and the markup of the file's chat template, even if a converter marked it as
- * user-defined. Other user-defined tokens (runs of line breaks, HTML tags of gemma) are ordinary
- * text, found before any splitting.
+ * searched for guarded tokens, and merging cannot produce them. Guarded tokens are control tokens,
+ * tokens that end an answer, and the markup of the file's chat template, even if a converter marked
+ * it as user-defined. Other user-defined tokens (runs of line breaks, HTML tags of gemma) are
+ * ordinary text, which is searched for them before any splitting.
  */
 #include "tokenizer_parts_int.h"
 
@@ -87,7 +87,7 @@ static int load_texts(tokenizer *t, const gguf *g, err *e) {
 /* Control tokens that some converters mark as user-defined or normal. */
 static const struct {
     const char *text;
-    bool ends;
+    bool ends; /* the token ends an answer */
 } known_controls[] = {
     {"<|im_start|>", false},
     {"<|im_end|>", true},
@@ -126,8 +126,8 @@ static void flag_by_text(tokenizer *t, int32_t id, str chat_template) {
         t->flags[id] |= TOKEN_IS_GUARDED;
 }
 
-/* Reads a token id from the file and sets the token's flags. Sets *out to -1 if the file has no
- * such id. */
+/* Reads the token id at `key` and sets the token's flags. Sets *out to the id, or to -1 if the file
+ * has none. */
 static int load_id(tokenizer *t, const gguf *g, const char *key, uint8_t flags, int32_t *out,
                    err *e) {
     uint64_t id;
@@ -212,7 +212,8 @@ static void index_specials(tokenizer *t) {
         t->special_from[byte + 1] += t->special_from[byte];
 }
 
-/* Returns the longest special token that `text` begins with, or NULL. */
+/* Returns the longest special token that `text` begins with, or NULL. Guarded tokens are found only
+ * with `guarded_too`. */
 static const special_token *special_at(const tokenizer *t, str text, bool guarded_too) {
     unsigned char first = (unsigned char)text.p[0];
     for (uint32_t i = t->special_from[first]; i < t->special_from[first + 1]; i++) {
@@ -286,7 +287,8 @@ void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool seg
                       llm_token **ids, size_t *count, size_t *cap) {
     token_list out = {ids, count, cap};
     size_t from = 0, at = 0;
-    bool prefix = segment_start; /* SentencePiece adds its space again after each control token */
+    /* true: the next text gets SentencePiece's space prefix, as after every guarded token */
+    bool prefix = segment_start;
     bool search = parse_special || t->plain_has_specials;
     while (search && at < text.n) {
         const special_token *s = special_at(t, (str){text.p + at, text.n - at}, parse_special);
@@ -295,7 +297,8 @@ void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool seg
             continue;
         }
         bool guarded = token_is(t, s->id, TOKEN_IS_GUARDED);
-        if (at > from || (prefix && !guarded)) /* user-defined tokens get the prefix as text does */
+        /* a user-defined token gets the space prefix too, even if no text comes before it */
+        if (at > from || (prefix && !guarded))
             encode_plain(t, (str){text.p + from, at - from}, prefix, &out);
         token_push(&out, s->id);
         at += s->text.n;

@@ -1,10 +1,10 @@
 /*
  * tokenizer_bpe.c - byte-level BPE: each byte of a piece is a symbol; the file's merges join them.
  *
- * The vocabulary writes a byte as a letter: a printable Latin-1 byte as itself, the other 68 as
- * U+0100 and up, in order. A byte whose letter is not in the vocabulary becomes the three bytes of
- * U+FFFD, or nothing if these are not in the vocabulary either. It does not become the unknown
- * token, which in such files is a control token. pretokenize.c makes the pieces.
+ * The vocabulary writes a byte as a letter: a printable Latin-1 byte as the character itself, the
+ * other 68 bytes as U+0100 and up, in order. A byte whose letter is not in the vocabulary becomes
+ * the three bytes of U+FFFD, or nothing if these are not in the vocabulary either. It does not
+ * become the unknown token, which in such files is a control token. pretokenize.c makes the pieces.
  */
 #include "tokenizer_parts_int.h"
 
@@ -152,7 +152,7 @@ void bpe_decode(const tokenizer *t, str token, buf *out) {
         if (cp < BPE_LETTERS && t->letter_bytes[cp] >= 0)
             buf_append_char(out, (char)t->letter_bytes[cp]);
         else
-            buf_append(out, token.p, n); /* an added token, which is plain text */
+            buf_append(out, token.p, n); /* the text of added tokens is not in the alphabet */
         token.p += n;
         token.n -= n;
     }

@@ -5,10 +5,10 @@
  *   tokenizer_bpe.c  byte-level BPE over pieces of the text
  *   tokenizer_spm.c  SentencePiece's BPE over characters, with byte fallback
  *   pretokenize.c    splits text into pieces by the pattern that the file names
- *   merge.c          the merge loop of both, over a hash table of pairs
+ *   merge.c          the merge loop of both kinds, over a hash table of pairs
  *
- * Both kinds run the same loop once each pair of tokens that may merge has a rank: BPE files list
- * the ranks; SentencePiece files have scores, which loading turns into ranks.
+ * Both kinds (byte-level BPE and SentencePiece) run the same loop over ranked pairs of tokens. BPE
+ * files list the pairs by rank; SentencePiece files have scores, which loading turns into ranks.
  */
 #ifndef KVASIR_TOKENIZER_PARTS_INT_H
 #define KVASIR_TOKENIZER_PARTS_INT_H
@@ -24,7 +24,8 @@ typedef struct merge_table merge_table;
 
 merge_table *merge_table_new(size_t expected_pairs);
 void merge_table_free(merge_table *m); /* NULL is fine */
-/* Adds a pair; of two equal pairs the lower rank counts. Ids are >= 0. */
+/* Adds a pair. If the pair is already in the table, the lower of its two ranks is kept. Ids are
+ * >= 0. */
 void merge_table_add(merge_table *m, int32_t left, int32_t right, uint32_t rank, int32_t merged);
 /* Merges ids[n] in place until no pair is in the table. Returns the number of ids left. Negative
  * ids do not merge. */
@@ -42,13 +43,14 @@ bool pretokenizer_takes_whole(const pretokenizer *p);
 /* Whether BOS is added if the file does not say. */
 bool pretokenizer_adds_bos(const pretokenizer *p);
 
-/* An iterator over the pieces of a text, which together are the text. A run of invalid UTF-8 is one
- * piece. */
+/* An iterator over the pieces of a text, whose concatenation is the text. A run of invalid UTF-8 is
+ * one piece. */
 typedef struct pieces {
     const pretokenizer *p;
     void *match; /* pcre2_match_data */
     str text;
-    size_t at, valid_end; /* text[at, valid_end) is valid UTF-8 */
+    size_t at;        /* offset of the next piece */
+    size_t valid_end; /* text[at, valid_end) is valid UTF-8; pieces end here at the latest */
 } pieces;
 
 void pieces_open(pieces *w, const pretokenizer *p, str text);
@@ -57,9 +59,10 @@ void pieces_close(pieces *w);
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
+/* The letters of the byte-level alphabet are code points below this one. */
 enum { BPE_LETTERS = 256 + 68 };
 
-/* tokenizer.ggml.token_type */
+/* The values of tokenizer.ggml.token_type. */
 typedef enum token_kind {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN,
@@ -71,7 +74,7 @@ typedef enum token_kind {
 
 enum token_flag {
     TOKEN_IS_CONTROL = 1, /* decoded only on request */
-    TOKEN_IS_GUARDED = 2, /* plain text does not become it: control tokens, template markup */
+    TOKEN_IS_GUARDED = 2, /* plain text never becomes this token: control token, template markup */
     TOKEN_IS_END = 4      /* ends an answer */
 };
 
@@ -87,25 +90,28 @@ struct tokenizer {
     int n;
     str *texts;     /* [n] as in the file: in the byte-level alphabet, or with U+2581 for a space */
     uint8_t *kinds; /* [n] token_kind */
-    uint8_t *flags; /* [n] of token_flag */
+    uint8_t *flags; /* [n] bits of token_flag */
 
     hash_index by_text; /* ids of the tokens that plain text may become */
 
-    special_token *specials; /* by first byte, then longest first */
+    special_token *specials; /* sorted by first byte, then by descending length */
+    /* specials with first byte b: specials[special_from[b]] to specials[special_from[b + 1] - 1] */
     uint32_t special_from[257];
-    bool plain_has_specials; /* some special tokens are not guarded */
+    bool plain_has_specials; /* some special tokens are not guarded: plain text may become them */
 
     merge_table *merges;
-    int32_t byte_ids[256]; /* token of a byte: BPE: its letter; SentencePiece: <0xXX>; -1: none */
+    /* the token of a byte: in BPE the token of its letter, in SentencePiece <0xXX>; -1: none */
+    int32_t byte_ids[256];
 
     /* BPE */
     pretokenizer *pre;
     uint16_t letters[256];             /* the code point that the vocabulary writes for a byte */
-    int16_t letter_bytes[BPE_LETTERS]; /* the byte of a code point; -1: none */
+    int16_t letter_bytes[BPE_LETTERS]; /* the byte whose letter is this code point; -1: none */
 
     /* SentencePiece */
-    int32_t *ascii_ids;   /* [128] token of an ASCII character; -1: none */
-    bool splits_at_space; /* no token has a mark inside: text is divided before runs of spaces */
+    int32_t *ascii_ids; /* [128] token of an ASCII character; -1: none */
+    /* no token has the mark U+2581 after another character: text is divided before runs of marks */
+    bool splits_at_space;
     bool adds_space_prefix;
     bool strips_after_special; /* phi3: white space after a template's control token is dropped */
 
@@ -127,8 +133,9 @@ typedef struct token_list {
 
 void token_push(token_list *out, llm_token id);
 
-/* The functions of each kind. load reads its part of the file, after the vocabulary; encode takes
- * text without special tokens; decode takes a token that is not a control token. */
+/* The functions of each kind of tokenizer. bpe_load and spm_load are called when the vocabulary is
+ * loaded. bpe_encode and spm_encode get text in which no special token is to be found. bpe_decode
+ * and spm_decode get a token that is not a control token. */
 int bpe_load(tokenizer *t, const gguf *g, err *e);
 void bpe_encode(const tokenizer *t, str text, token_list *out);
 void bpe_decode(const tokenizer *t, str token, buf *out);

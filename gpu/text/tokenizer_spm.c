@@ -61,7 +61,7 @@ static int load_scores(tokenizer *t, const gguf *g, err *e) {
     }
     scored *order = ARENA_ARRAY(scratch, scored, t->n + 1);
     for (int32_t i = 0; i < t->n; i++)
-        order[i] = (scored){scores[i] == scores[i] ? scores[i] : 0, i}; /* NaN has no order */
+        order[i] = (scored){scores[i] == scores[i] ? scores[i] : 0, i}; /* NaN becomes 0 */
     qsort(order, (size_t)t->n, sizeof *order, by_score);
     t->merges = merge_table_new((size_t)t->n * 2);
     t->splits_at_space = true;
@@ -113,7 +113,7 @@ int spm_load(tokenizer *t, const gguf *g, err *e) {
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
-/* Appends the text with marks for spaces. */
+/* Appends the text, with the mark instead of each space. */
 static void escape(const tokenizer *t, str text, bool space_prefix, buf *out) {
     if (space_prefix && t->adds_space_prefix)
         buf_append(out, SPACE_MARK, MARK_BYTES);
@@ -135,8 +135,8 @@ static void push_bytes(const tokenizer *t, str bytes, token_list *out) {
         int32_t id = t->byte_ids[(unsigned char)bytes.p[i]];
         if (id >= 0)
             token_push(out, id);
-        else if (t->unknown >= 0 && i == 0) /* one unknown token per character */
-            token_push(out, t->unknown);
+        else if (t->unknown >= 0 && i == 0)
+            token_push(out, t->unknown); /* only one per character */
     }
 }
 
@@ -164,8 +164,9 @@ static void encode_piece(const tokenizer *t, str piece, int32_t *ids, token_list
     }
 }
 
-/* Returns the length of the piece up to the next place where nothing merges: before a mark that
- * follows another character. At most 2^30, since offsets in a piece have 31 bits. */
+/* Returns the length in bytes of the first piece. It ends before a mark that follows another
+ * character, since nothing merges across this place. At most 2^30, since offsets in a piece have 31
+ * bits. */
 static size_t piece_bytes(const tokenizer *t, str text) {
     enum { LONGEST = 1 << 30 };
     if (!t->splits_at_space)
