@@ -100,11 +100,15 @@ typedef struct attend_layout {
 
 /* Offsets of a part's arrays in its buffer, in bytes. */
 typedef struct part_layout {
-    size_t tokens, positions, slots, wanted, wanted_positions;
-    attend_layout all;  /* the plan over all rows */
-    attend_layout last; /* the plan over the wanted rows, for the last layer */
-    size_t copies, items, whole, temperatures;
-    size_t bytes; /* total size of the arrays */
+    size_t tokens, positions, slots; /* int32_t [shape.rows] each; slots as in qkv_args */
+    size_t wanted, wanted_positions; /* int32_t [nwanted] each */
+    attend_layout all;               /* the plan over all rows */
+    attend_layout last;              /* the plan over the wanted rows, for the last layer */
+    size_t copies;                   /* slot_copy, by level */
+    size_t items;                    /* head_item [nitems] */
+    size_t whole;        /* int32_t [nwhole]: index among the wanted rows of each want's row */
+    size_t temperatures; /* float [ndraws] */
+    size_t bytes;        /* total size of the arrays */
 } part_layout;
 
 /* An eviction candidate. */
@@ -232,7 +236,7 @@ typedef struct cuda_work {
     int32_t *tables;       /* if paged: the rows' tables with slots instead of block numbers */
     size_t tables_cap;     /* in entries */
     int32_t highest;       /* highest block number marked so far */
-    int32_t *marks;        /* [blocks]: == mark if the current part uses the block */
+    int32_t *marks;        /* [blocks]: equal to `mark` if the current part uses the block */
     int32_t mark;
     int32_t *used; /* [nused]: the blocks that the current part uses */
     size_t used_cap, nused;

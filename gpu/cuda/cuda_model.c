@@ -2,8 +2,8 @@
  * cuda_model.c - loads a model file's tensors as bf16 matrices on the card.
  *
  * Rows are dequantised on the host by quant.c, in parallel, into a pinned buffer, and copied from
- * there. Invariant: reads every tensor type that the CPU backend reads, with the same code.
- * config.c decides what an architecture consists of.
+ * there. Invariant: every tensor type that the CPU backend can read can be read here, by the same
+ * code. config.c decides what an architecture consists of.
  */
 #include <math.h>
 #include <stdlib.h>

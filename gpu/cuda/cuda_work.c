@@ -12,7 +12,7 @@
 
 enum {
     LEAST_ROWS = 64,
-    /* attention states allocated per row; rows of up to 2 chunks never need more */
+    /* number of attention states allocated per row; a row of up to 2 chunks needs no more */
     ROW_CHUNKS = 2
 };
 /* Device memory that is left free for the library's kernels, graphs and other programs. */

@@ -4,8 +4,8 @@
  *
  * Plain data, immutable; pointers point into the mapped file. Every difference between
  * architectures is a field, so that a forward pass tests `pairing` or `qk_norm`, not an
- * architecture's name. config_read checks that all tensors of a forward pass exist with the shapes
- * below: afterwards model_tensor does not fail for them. Weights are [N, K] row-major (dims {K,
+ * architecture's name. config_read checks that all tensors of a forward pass exist with the right
+ * shapes: afterwards model_tensor does not fail for them. Weights are [N, K] row-major (dims {K,
  * N}): y[N] = W x[K].
  */
 #ifndef KVASIR_CONFIG_INT_H

@@ -64,7 +64,7 @@ typedef struct kv {
 typedef struct mapping {
     const uint8_t *p;
     size_t n;
-    bool mapped; /* a mapped file, which has fd and opened; false: the caller's bytes */
+    bool mapped; /* true: a file, with fd and opened; false: the bytes of gguf_open_memory */
     int fd;
     struct stat opened; /* fstat when the file was opened */
 } mapping;

@@ -45,7 +45,7 @@ typedef struct gguf_tensor {
 
 /* An array value; read with gguf_array_strs, gguf_array_i32 or gguf_array_f32. */
 typedef struct gguf_array {
-    uint32_t element_type; /* number of the GGUF value type */
+    uint32_t element_type; /* GGUF value type of the elements, by its number in the file */
     uint64_t count;
     const void *data;
     const void *end;

@@ -13,8 +13,9 @@
  * are read again: a renamed or touched file has the same bytes; if the bytes differ, the pass's
  * results are dropped.
  *
- * Two changes within one tick of the file system's clock leave the same stamp. Until the tick is
- * over (identity_is_settled), a stamp is neither recorded nor taken as proof that nothing changed.
+ * Two changes within the same tick of the file system's clock leave the same stamp. Until the tick
+ * is over (identity_is_settled), a stamp is neither recorded nor taken as proof that nothing
+ * changed.
  */
 #include "identity_int.h"
 

@@ -22,6 +22,8 @@
  * not with clang. */
 extern void omp_set_num_threads(int);
 
+/* SPINS: polls for a job before a worker sleeps. YIELD_EVERY: polls for the last tasks before the
+ * caller yields its core. */
 enum { SPINS = 3000, CLAIM_BITS = 24, CLAIM_MASK = (1 << CLAIM_BITS) - 1, YIELD_EVERY = 256 };
 
 struct pool {

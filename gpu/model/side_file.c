@@ -2,10 +2,11 @@
  * side_file.c - files beside the cache with facts that take time to find: a model's rates on this
  * machine, and the hash of a model file.
  *
- * One file of `key value` lines per (model, machine), and one per path of a model file with the
- * hash of its bytes, which is needed before the model is known. Invariant: without a side file, or
- * with a damaged one, the facts are measured again; nothing else changes. The precision in the file
- * is kept in later runs, so that stored answers stay valid.
+ * There is one file of `key value` lines per (model, machine). For each path of a model file there
+ * is another one with the hash of the model file's bytes, which is needed before the model is
+ * known. Invariant: without a side file, or with a damaged one, the facts are measured again;
+ * nothing else changes. The precision in the file is kept in later runs, so that stored answers
+ * stay valid.
  */
 #include <stdio.h>
 #include <stdlib.h>

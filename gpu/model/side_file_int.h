@@ -15,8 +15,9 @@ typedef struct side_probe {
 } side_probe;
 
 typedef struct side_facts {
-    llm_precision precision;            /* what 'auto' means here; AUTO: not yet measured */
-    double rate[LLM_PRECISIONS];        /* FLOP/s of one thread; 0: not supported here */
+    llm_precision precision; /* meaning of 'auto' on this machine; AUTO: not yet measured */
+    /* FLOP/s of one thread; 0: this machine does not support the precision */
+    double rate[LLM_PRECISIONS];
     double prefill_tok_s, decode_tok_s; /* 0: not yet measured */
     int chat; /* not 0: LLM_FORMAT_AUTO means chat; users may edit this line of the file */
     side_probe probe[LLM_PRECISIONS];
