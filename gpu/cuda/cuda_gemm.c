@@ -47,10 +47,10 @@ typedef struct blas_table {
 static const int heights[] = {64, 256, 1024, 4096, INT32_MAX};
 enum {
     HEIGHTS = 5,
-    REFERENCES = 32, /* algorithms considered as the reference, per height */
-    CANDIDATES = 12, /* algorithms considered for a range */
-    TIMED_RUNS = 5,  /* runs per timing */
-    FILLS = 16       /* number of fills of FILL_BYTES ahead of a timing (product_time) */
+    REFERENCES = 32, /* maximum number of algorithms tried as the reference, per height */
+    CANDIDATES = 12, /* maximum number of algorithms tried for a range */
+    TIMED_RUNS = 5,  /* number of runs per timing */
+    FILLS = 16       /* number of fills of up to FILL_BYTES before a timing (product_time) */
 };
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20, FILL_BYTES = (size_t)32 << 20;
 
@@ -262,7 +262,7 @@ int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows
 typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;
-    int tallest;         /* the height for which the library is asked for algorithms */
+    int tallest;         /* the greatest height that the plan is tested for */
     int rows;            /* rows of the test data: `tallest`, or fewer if memory is short */
     uint16_t *w;         /* [n, k] */
     uint16_t *a;         /* [rows, k] */
@@ -271,7 +271,7 @@ typedef struct probe {
     void *out;           /* [rows, n]: output of the algorithm under test */
     void *before;        /* [rows, n]: values that the plan adds to; NULL: the plan does not add */
     void *workspace;     /* [WORKSPACE_BYTES] */
-    unsigned *differing; /* number of elements that differ, on the card */
+    unsigned *differing; /* on the card: number of 16-bit words in which two outputs differ */
     cudaEvent_t begin, end;
 } probe;
 

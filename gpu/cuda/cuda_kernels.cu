@@ -202,7 +202,7 @@ __device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t r
 }
 
 /* Computes one head of a row per warp. A lane holds two adjacent columns in each of PIECES pieces
- * of HEAD_PIECE columns. All loads are issued before the first value is used. */
+ * of HEAD_PIECE columns. All values of the head are loaded before the first one is used. */
 template <int PIECES> __global__ void __launch_bounds__(HEAD_WARPS * 32) qkv_finish(qkv_args a) {
     __shared__ float heads[HEAD_WARPS][PIECES * HEAD_PIECE];
     int warp = threadIdx.x / 32, first = threadIdx.x % 32 * 2, all = a.heads + 2 * a.kv_heads;
@@ -266,8 +266,8 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* Copies the keys or the values of one kv head per block. The first `tokens` positions are
- * contiguous. */
+/* Copies the keys or the values of one kv head per thread block. Those of the first `tokens`
+ * positions are contiguous. */
 __global__ void copy_slots(const slot_copy *copies, uint16_t *kv, size_t block_elements, int d) {
     slot_copy c = copies[blockIdx.x];
     size_t part = static_cast<size_t>(blockIdx.y) * ATTEND_BLOCK * d;

@@ -13,7 +13,7 @@
 typedef struct file_identity {
     const gguf *file;
     const char *path, *cache_dir; /* cache_dir NULL: no records */
-    hash128 hash;                 /* of all bytes; constant */
+    hash128 hash;                 /* hash of all bytes; constant */
     pthread_mutex_t lock;         /* protects the members below */
     hash128 stamp;                /* the files' stamp when their hash was last known to be `hash` */
     int64_t seen_ns;              /* when this stamp was first seen, by a monotonic clock */

@@ -168,7 +168,8 @@ static void from_q3_k(const void *blocks, float *out, size_t n) {
 /* Reads scale and minimum i of eight; each has 6 bits, and all are packed into 12 bytes. Scales 0-3
  * are the low six bits of bytes 0-3, minima 0-3 the low six bits of bytes 4-7. Scales 4-7 have
  * their low four bits in the low nibbles of bytes 8-11 and their high two bits at the top of bytes
- * 0-3. Minima 4-7 have theirs in the high nibbles of bytes 8-11 and at the top of bytes 4-7. */
+ * 0-3. Minima 4-7 have their low four bits in the high nibbles of bytes 8-11 and their high two
+ * bits at the top of bytes 4-7. */
 static void unpack_scale_min(const uint8_t *p, int i, int *scale, int *min) {
     if (i < 4) {
         *scale = p[i] & 63;
