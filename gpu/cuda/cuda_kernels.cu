@@ -266,8 +266,8 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* Copies the keys or the values of one kv head per thread block. Those of the first `tokens`
- * positions are contiguous. */
+/* Copies the keys or the values of one kv head per thread block. The positions to copy are
+ * contiguous. */
 __global__ void copy_slots(const slot_copy *copies, uint16_t *kv, size_t block_elements, int d) {
     slot_copy c = copies[blockIdx.x];
     size_t part = static_cast<size_t>(blockIdx.y) * ATTEND_BLOCK * d;
