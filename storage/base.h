@@ -56,8 +56,9 @@ typedef struct workmem_use {
 /* Temporary files are created in `dir` (NULL: $TMPDIR, else /tmp), with at most files_max_bytes in
  * all (-1: half of the free space there when the first one is created). */
 workmem *workmem_new(const char *dir, int64_t files_max_bytes);
-void workmem_free(workmem *w);                           /* NULL is fine */
-void workmem_begin(workmem *w, int64_t files_max_bytes); /* resets peaks and limit */
+void workmem_free(workmem *w); /* NULL is fine */
+/* Sets the peaks to the current bytes, and the limit to files_max_bytes. */
+void workmem_begin(workmem *w, int64_t files_max_bytes);
 void workmem_usage(const workmem *w, workmem_use *out);
 
 /* A bump allocator over a list of chunks. Allocations are 16-byte aligned. */
@@ -76,8 +77,9 @@ void arena_reset(arena *a); /* frees everything but one chunk of at most 1 MiB *
 void *arena_alloc(arena *a, size_t bytes);
 void *arena_zalloc(arena *a, size_t bytes);
 bool arena_failed(const arena *a);
-size_t arena_bytes(const arena *a);                     /* allocated since the last reset */
-size_t arena_spilled_bytes(const arena *a);             /* of these in the temporary file */
+size_t arena_bytes(const arena *a); /* allocated since the last reset */
+/* Returns how many of these bytes are in the temporary file. */
+size_t arena_spilled_bytes(const arena *a);
 char *arena_strndup(arena *a, const char *p, size_t n); /* NUL-terminated copy */
 char *arena_printf(arena *a, const char *format, ...) BASE_PRINTF(2, 3);
 
@@ -127,8 +129,9 @@ void buf_clear(buf *b);                        /* keeps the memory */
 void buf_free(buf *b);
 str buf_str(const buf *b);
 
-/* Returns the candidate with the least Damerau-Levenshtein distance to `word`, ignoring ASCII case;
- * the first, if several are equally near. NULL: every distance exceeds max(1, n / 3). */
+/* Returns the candidate with the least edit distance to `word`, ignoring ASCII case; a swap of two
+ * adjacent characters counts as one edit. The first, if several are equally near. NULL: every
+ * distance exceeds max(1, word.n / 3). */
 const char *str_nearest(str word, const char *const *candidates, size_t count);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -136,7 +139,7 @@ const char *str_nearest(str word, const char *const *candidates, size_t count);
 typedef enum err_code {
     ERR_NONE = 0,
     ERR_SYNTAX,      /* not valid SQL */
-    ERR_BIND,        /* unknown or duplicate name, wrong use of one */
+    ERR_BIND,        /* a name that is unknown, duplicate or wrongly used */
     ERR_TYPE,        /* a value cannot be converted to a type */
     ERR_CONSTRAINT,  /* NOT NULL, UNIQUE, CHECK, primary key */
     ERR_ARITHMETIC,  /* overflow */
@@ -151,8 +154,8 @@ typedef enum err_code {
     ERR_INTERNAL     /* a bug in kvasir */
 } err_code;
 
-/* An error. pos, len: the bytes of the statement's text that the error is about; pos is -1 for
- * none. */
+/* An error. pos, len: offset and length in bytes of the part of the statement's text that the error
+ * is about; pos = -1: of no part. */
 typedef struct err {
     err_code code;
     int pos, len;
@@ -168,7 +171,8 @@ int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...)
 int err_set_errno(err *e, int errno_value, const char *format, ...) BASE_PRINTF(3, 4);
 void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);
-int arena_full_error(const arena *a, err *e); /* why arena_failed() is true; 0 if it is not */
+/* Sets the error that made arena_failed() true; returns 0 if arena_failed() is false. */
+int arena_full_error(const arena *a, err *e);
 
 /* Returns ERR_CANCELLED if *cancel is true, else 0; `cancel` may be NULL. Loops call it once per
  * row or batch. */
@@ -185,7 +189,7 @@ int sort_array(void *items, size_t n, size_t size, int (*compare)(const void *, 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef enum value_type {
-    TYPE_NULL = 0, /* only of the literal NULL */
+    TYPE_NULL = 0, /* the type of every NULL value */
     TYPE_BOOLEAN,
     TYPE_INTEGER,
     TYPE_REAL,
@@ -244,14 +248,16 @@ bool parse_boolean(value v, bool *on);
 void value_print(buf *b, value v);
 /* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
 void value_print_sql(buf *b, value v);
-bool parse_integer(str s,
-                   int64_t *out);    /* the whole string: optional sign, decimal digits, in range */
-bool parse_real(str s, double *out); /* the whole string, in the C locale; no hex, nan or inf */
+/* Parses an optional sign and decimal digits; false: s is anything else, or out of range. */
+bool parse_integer(str s, int64_t *out);
+/* Parses a decimal number, with '.' in every locale; false: s is anything else (also hex, nan or
+ * inf), or out of range. */
+bool parse_real(str s, double *out);
 /* Writes the shortest text that parses back to r: with a '.' or an exponent, or inf, -inf, nan.
  * `out` has 32 bytes; returns the length. */
 size_t format_real(double r, char *out);
-/* Returns r rounded for display: to `decimals` places, or to three significant digits if those are
- * more. */
+/* Returns r rounded for display: to `decimals` places, or to more if three significant digits need
+ * more (0.00012345 with 3 decimals: 0.000123). */
 double real_rounded(double r, int decimals);
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -349,27 +355,28 @@ double clock_thread_ms(void);
     X(answers_stored, WORDS_KNOWN, true, "stored_answers")     /* found in the cache */             \
     X(answers_repeated, "", false, "known_answers") /* the statement had sent an equal prompt */    \
     X(answers_ended, "ended by max_tokens", false, "")                                              \
-    X(prompts_shortened, "fields left out", false, "")         /* llm_overflow = 'truncate' */      \
-    X(stored_tokens, "", false, "")                 /* of prompts whose answers were stored */      \
+    X(prompts_shortened, "fields left out", false, "") /* prompts cut to fit the context */         \
+    X(stored_tokens, "", false, "")                 /* prompt tokens of stored answers */           \
     X(requests, "requests", true, "")                                                               \
     X(done, "", false, "")                          /* requests with an answer */                   \
-    /* sent, each prompt in full; of an unfinished prompt, what was computed or read */             \
+    /* all tokens of an answered prompt; of an unanswered one those computed or read so far */      \
     X(prompt_tokens, WORDS_PROMPT, true, "prompt_tokens")                                           \
-    X(head_tokens, "of these shared head", true, "")           /* llm_request.head_tokens */        \
+    X(head_tokens, "of these shared head", true, "")  /* prompt tokens in a head */                 \
     X(computed_tokens, WORDS_COMPUTED, true, "computed_tokens") /* went through the model */        \
-    X(reused_memory, "reused from memory", true, "")           /* tokens */                         \
-    X(reused_disk, "reused from disk", true, "reused_disk")    /* tokens */                         \
+    X(reused_memory, "reused from memory", true, "") /* tokens whose KV was in memory */            \
+    X(reused_disk, "reused from disk", true, "reused_disk") /* tokens whose KV was on disk */       \
     X(output_tokens, WORDS_OUTPUT, true, "output_tokens")                                           \
     X(passes, "model passes", true, "")                                                             \
     X(evicted_blocks, "", false, "")                                                                \
-    X(truncated, "", false, "")                     /* requests that lost fields */                 \
-    X(yielded, "", false, "") /* requests that waited for their KV while another went first */
+    X(truncated, "", false, "")                     /* requests cut to fit the context */           \
+    /* how often a request waited for its KV while another request, or the pass, went first */      \
+    X(yielded, "", false, "")
 /* X(name): milliseconds. */
 #define LLM_TIMES(X)                                                                                \
     X(prefill_ms)                                                                                   \
     X(decode_ms)                                                                                    \
     X(load_ms)  /* opening the model and reading its weights */                                     \
-    X(store_ms) /* looking for KV blocks in the store and reading them */
+    X(store_ms) /* looking up KV blocks on disk and reading them */
 /* clang-format on */
 
 #define LLM_COUNTER_MEMBER(name, label, always, key) uint64_t name;
@@ -380,10 +387,10 @@ typedef struct llm_figures {
 } llm_figures;
 
 void llm_figures_add(llm_figures *sum, const llm_figures *more);
-/* Adds what was counted since `before`. */
+/* Adds to *sum what was counted from *before to *now. */
 void llm_figures_add_since(llm_figures *sum, const llm_figures *before, const llm_figures *now);
-/* Returns the share of prompt tokens that were not computed; 0 if none was sent. Negative if
- * prefixes were evicted and computed again. */
+/* Returns the share of prompt tokens that were not computed; 0 if there are no prompt tokens.
+ * Negative if prefixes were evicted and computed again. */
 double llm_hit_rate(const llm_figures *f);
 
 /* ---- eviction -------------------------------------------------------------------------------- */
@@ -391,13 +398,13 @@ double llm_hit_rate(const llm_figures *f);
 /* The score of a cache entry: of two entries the one with the lower score is evicted first.
  *
  *   uses    how often the entry was, or will be, used
- *   saves   what one use saves, per byte of the entry
+ *   saves   what one use saves, per byte of the entry, in any unit
  *   unused  uses of other entries since its last use
  *   held    how many entries fit the cache
  *
- * The score is log2 of a value that halves with `unused`. The difference of two entries' scores
- * stays the same while neither is used, so `unused` may be counted from any moment that is the same
- * for all entries. */
+ * The score is the log2 of a value that is (uses + 1) * saves at the entry's last use, and halves
+ * whenever `unused` grows by 4 * held. The difference of two entries' scores stays the same while
+ * neither is used, so `unused` may be counted from any moment that is the same for all entries. */
 double retention_score(double uses, double saves, double unused, double held);
 
 /* ---- directories for user files -------------------------------------------------------------- */
@@ -416,7 +423,7 @@ size_t utf8_encode(uint32_t cp, char out[4]); /* returns the bytes written */
 bool utf8_valid(str s);
 /* Returns s without incomplete characters at its ends. */
 str utf8_whole(str s);
-/* Copies the longest prefix of whole characters of s that fits out[size], and a NUL. */
+/* Copies as many whole characters of s to out[size] as fit with a NUL after them. */
 void utf8_copy(char *out, size_t size, str s);
 size_t utf8_length(str s); /* in code points; an invalid byte counts as one */
 /* Returns the byte offset of the code point with this index, at most s.n. */
@@ -424,7 +431,7 @@ size_t utf8_offset(str s, size_t code_points);
 /* Returns the width in terminal columns, by grapheme cluster: CJK and emoji 2, combining marks 0,
  * control characters 1. */
 int utf8_width(str s);
-/* Returns the number of bytes of the longest prefix of whole grapheme clusters that is at most
+/* Returns the length in bytes of the longest prefix of whole grapheme clusters that is at most
  * `columns` wide. */
 size_t utf8_fit(str s, int columns);
 str utf8_lower(arena *a, str s); /* simple case mapping */

@@ -32,10 +32,11 @@
         ARRAY_RESERVE(p, (size_t)(n) + 1, cap);                                                    \
         (p)[(n)++] = (value);                                                                      \
     } while (0)
-/* Makes room for `need` items, or for twice as many as now if that is more. */
+/* Makes sure that there is room for `need` items. If the array has to grow, it at least doubles. */
 #define ARRAY_RESERVE(p, need, cap) ARENA_RESERVE((arena *)NULL, p, need, cap)
 
-/* The same in an arena: the items move to a new place in it, and the old place is not reused. */
+/* The same in an arena: to grow, the items are copied to a new place, and the old place is not
+ * reused. */
 #define ARENA_PUSH(a, p, n, cap, value)                                                            \
     do {                                                                                           \
         ARENA_RESERVE(a, p, (size_t)(n) + 1, cap);                                                 \
@@ -51,7 +52,7 @@
         }                                                                                          \
     } while (0)
 
-/* The largest size that an integer variable of this type can hold. */
+/* The greatest value of the integer type of `cap`. */
 #define ARRAY_CAP_MAX(cap)                                                                         \
     ((__typeof__(cap))-1 > 0 ? (size_t)(__typeof__(cap))-1                                         \
                              : ((size_t)1 << (8 * sizeof(cap) - 1)) - 1)
@@ -75,24 +76,24 @@ void *array_grow(arena *a, void *p, size_t size, size_t need, size_t most, size_
  *   ARRAY_PUSH(items, n, cap, new_item);
  *
  * A slot keeps 32 bits of its item's hash, so keys are compared only if these bits are equal, and
- * growing reads no item. Several items may have one hash, or one key. Many items of one hash make
- * every lookup near that hash slow. So link items of equal key in a list and index only the first
- * of them.
+ * growing reads no item. Several items may have the same hash, or equal keys. Many items of the
+ * same hash make every lookup near that hash slow. So link items of equal key in a list and index
+ * only the first of them.
  */
 typedef struct hash_slot {
-    uint32_t hash; /* the low 32 bits */
-    uint32_t item; /* HASH_NONE: the slot is empty */
+    uint32_t hash; /* the low 32 bits of the item's hash */
+    uint32_t item; /* number of the item; HASH_NONE: the slot is empty */
 } hash_slot;
 
 #define HASH_NONE UINT32_MAX
-#define HASH_INDEX_MAX ((uint32_t)1 << 30) /* items */
+#define HASH_INDEX_MAX ((uint32_t)1 << 30) /* maximum number of items */
 
 /* Zero-initialise; set mem for slots in an arena. */
 typedef struct hash_index {
     hash_slot *slots; /* NULL before the first item */
-    uint32_t mask;    /* number of slots - 1; that number is a power of two */
-    uint32_t count;
-    arena *mem; /* NULL: the heap */
+    uint32_t mask;    /* number of slots, a power of two, minus 1 */
+    uint32_t count;   /* number of items */
+    arena *mem;       /* memory of the slots; NULL: the heap */
 } hash_index;
 
 /* Finds the first slot with this hash from slot `at` on; for the next two functions. */
@@ -133,7 +134,7 @@ void hash_index_remove(hash_index *x, hash_slot *s);
 void hash_index_clear(hash_index *x); /* removes all items, keeps the slots */
 void hash_index_free(hash_index *x);  /* frees slots on the heap; the index is empty again */
 
-/* Makes room for `items` items, as hash_index_add does for one. */
+/* Makes room for `items` items in all, the present ones included. */
 void hash_index_reserve(hash_index *x, uint32_t items);
 /* Like hash_index_reserve, on the heap, for indexes whose size depends on the user's data. false:
  * the system refuses the memory, or there would be more than HASH_INDEX_MAX items. */
@@ -158,9 +159,9 @@ void hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots);
  *   name_build(c, items, n)          makes a heap of items in any order, in O(n)
  *
  * before(c, a, b): whether a comes before b (a function or a macro; two items by value). c, of type
- * `context`, is passed to before and moved. moved(c, x, at): called when x gets the place `at`, for
- * items that must know their place; else HEAP_NOT_TOLD. If `type` is a pointer type, give it a name
- * with typedef.
+ * `context`, is passed to before and moved. moved(c, x, at): called when x is stored at items[at],
+ * for items that record their position; pass HEAP_NOT_TOLD if yours do not. If `type` is a pointer
+ * type, give it a name with typedef.
  */
 #define HEAP_NOT_TOLD(c, x, at) ((void)0)
 

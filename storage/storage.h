@@ -26,8 +26,8 @@
 typedef struct store store;
 
 typedef struct store_options {
-    /* the directory; NULL or ":memory:": a private one in $TMPDIR, without fsync, removed at
-     * close */
+    /* the database's directory; NULL or ":memory:": a private directory in $TMPDIR, without fsync,
+     * removed at close */
     const char *path;
     bool read_only;
     bool must_exist;
@@ -39,8 +39,9 @@ typedef struct store_options {
 } store_options;
 
 /* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database), ERR_UNSUPPORTED
- * (another format version; a network file system). Also removes the :memory: directories of dead
- * processes and LMDB's records of dead readers. */
+ * (another format version; a network file system). Also removes what dead processes left: LMDB's
+ * records of their readers (unless read_only), and, for a :memory: database, their :memory:
+ * directories. */
 int store_open(const store_options *options, store **out, err *e);
 void store_close(store *s); /* aborts open transactions; NULL is fine */
 const char *store_path(const store *s);
@@ -67,7 +68,7 @@ typedef struct index_def {
     str name;
     bool unique, primary;
     int ncolumns;
-    int *columns; /* positions in the table */
+    int *columns; /* [ncolumns] positions of the index's columns in the table */
 } index_def;
 
 typedef struct table_def {
@@ -75,19 +76,19 @@ typedef struct table_def {
     str name;
     int ncolumns;
     column_def *columns;
-    int rowid_column; /* the INTEGER PRIMARY KEY column, or -1 */
+    int rowid_column; /* position of the INTEGER PRIMARY KEY column, or -1 */
     int nindexes;
     index_def *indexes;
     int nchecks;
-    str *checks;      /* table-level CHECK expressions, as text */
+    str *checks;      /* [nchecks] table-level CHECK expressions, as text */
     uint64_t version; /* incremented by every commit that changes its rows or columns */
 } table_def;
 
 typedef struct view_def {
     str name;
-    int ncolumns; /* 0: the names of the query's columns */
-    str *columns;
-    str sql; /* the SELECT */
+    int ncolumns; /* 0: the view's columns have the names of the query's columns */
+    str *columns; /* [ncolumns] names of the view's columns */
+    str sql;      /* the SELECT */
 } view_def;
 
 typedef struct model_def {
@@ -95,9 +96,10 @@ typedef struct model_def {
     str source; /* a path, or test:hash */
 } model_def;
 
+/* Each array is sorted by the names in lower case, bytewise. */
 typedef struct catalog {
     int ntables, nviews, nmodels;
-    const table_def *tables; /* by name, bytewise after lower-casing */
+    const table_def *tables;
     const view_def *views;
     const model_def *models;
 } catalog;
@@ -149,7 +151,7 @@ int catalog_add_column(txn *t, str table, const column_def *column, value fill,
                        const atomic_bool *cancel, err *e);
 int catalog_drop_column(txn *t, str table, int column, const atomic_bool *cancel, err *e);
 int catalog_rename_table(txn *t, str from, str to, err *e);
-/* `renamed`: the definition with the new name in the column and in the texts of CHECKs. */
+/* `renamed`: the table's definition with the new name in the column and in the texts of CHECKs. */
 int catalog_rename_column(txn *t, str table, int column, const table_def *renamed, err *e);
 /* Builds the index. ERR_CONSTRAINT names the first duplicate of a unique index; ERR_CANCELLED. */
 int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
@@ -180,8 +182,8 @@ int table_clear(txn *t, const table_def *def, uint64_t *count, err *e);
 /* Reads the row at rowid into ncolumns entries; *found = false: there is none. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
 /* For ON CONFLICT: finds a row that has the same unique key as `row`. Looks in the unique index or
- * primary key over exactly `columns`, or in all of them if ncolumns is 0. ERR_CONSTRAINT if `row`
- * has a NULL in a NOT NULL column. */
+ * primary key over exactly `columns`; if ncolumns is 0, in every unique index and the primary key.
+ * ERR_CONSTRAINT if `row` has a NULL in a NOT NULL column. */
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e);
 int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exact, constant time */
@@ -189,17 +191,18 @@ int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exa
 /* A bound on the leading columns of a scan's key. Values are of the columns' types. */
 typedef struct scan_bound {
     const value *values;
-    int n; /* number of columns bound; 0: open */
+    int n; /* number of columns bound; 0: unbounded */
     bool inclusive;
-    bool not_null; /* low bound of an index: the column after the bound ones is not NULL */
+    bool not_null; /* only of the low bound of an index scan: column n of the key is not NULL */
 } scan_bound;
 
 typedef struct scan_spec {
     const table_def *table;
-    const index_def *index; /* NULL: scan by rowid; bounds are then one INTEGER */
+    const index_def *index; /* NULL: scan by rowid; each bound is then one INTEGER */
     scan_bound low, high;
-    bool descending;    /* by key; rows of equal index cells still by ascending rowid */
-    int first_rows;     /* > 0: rows of the first batch; later batches grow to BATCH_ROWS */
+    /* descending by key; rows with equal index cells are still in ascending order of rowid */
+    bool descending;
+    int first_rows;     /* > 0: maximum rows of the first batch; later batches grow to BATCH_ROWS */
     const int *columns; /* columns to decode, in output order; -1: the rowid */
     int ncolumns;
     const atomic_bool *cancel; /* checked within batches of an index scan; NULL: not cancellable */
@@ -207,11 +210,11 @@ typedef struct scan_spec {
 
 typedef struct table_scan table_scan;
 
-/* Opens a scan before its first row. The spec is copied, except `cancel`. */
+/* Opens a scan, positioned before its first row. The spec is copied, except `cancel`. */
 int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
 /* Sets `out` to the next rows in key order, at most BATCH_ROWS, with the spec's columns, allocated
- * in out->mem; rows = 0 at the end. NULLs are lowest: they are returned only if the low bound is
- * open or NULL. */
+ * in out->mem; rows = 0 at the end. NULL is the lowest value, so rows with a NULL in the key are
+ * returned only if the low bound is unbounded or NULL. */
 int scan_next(table_scan *s, batch *out, err *e);
 void scan_close(table_scan *s); /* NULL is fine */
 
@@ -235,26 +238,32 @@ void scan_listed(table_scan *s, const rowid_list *rows);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* A cell of the joint sample: equal values of a column have equal ids, numbered from 0. */
+/* A cell of the joint sample, which has the same rows of the table for all columns. */
 #define JOINT_NULL UINT32_MAX
 typedef struct joint_cell {
-    uint32_t id, bytes;
+    uint32_t id;    /* equal values of a column have equal ids, numbered from 0; JOINT_NULL: NULL */
+    uint32_t bytes; /* length of the printed value */
 } joint_cell;
 
 typedef struct column_stats {
-    double distinct, null_fraction, average_bytes, p90_bytes;
-    value low, high;
+    double distinct;      /* number of distinct values, estimated if there are many */
+    double null_fraction; /* share of rows with NULL */
+    double average_bytes; /* mean length of the printed values that are not NULL */
+    double p90_bytes;     /* 90th percentile of these lengths */
+    value low;            /* least value; of a long text the beginning; NULL: no values */
+    value high;           /* greatest value; of a long text the beginning; NULL: no values */
     int ncommon;
-    value common[8]; /* most common values, descending */
-    double common_fraction[8];
-    joint_cell *joint; /* [njoint] cells of the joint sample, whose rows all columns share */
+    value common[8];           /* most common values, the most frequent first */
+    double common_fraction[8]; /* [k]: share of rows that have common[k] */
+    joint_cell *joint;         /* [njoint] cells of the joint sample */
 } column_stats;
 
 typedef struct table_stats {
-    uint64_t rows;         /* exact */
+    uint64_t rows;         /* exact number of rows */
     bool analyzed;         /* false: only `rows` is known */
-    uint64_t counted_rows; /* rows at the time of counting */
-    int ncolumns, njoint;
+    uint64_t counted_rows; /* rows when the statistics were counted */
+    int ncolumns;
+    int njoint; /* rows of the joint sample */
     column_stats *columns;
 } table_stats;
 
@@ -265,8 +274,9 @@ int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *
  * which takes longer than a look-up by key. */
 int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 
-/* Statistics of rows while they are written: resume, feed each batch, keep. Resume loads the counts
- * of the existing rows, or reads the table if no counts are stored. */
+/* Counts rows for the statistics while they are written: stats_feed_resume, stats_feed_rows for
+ * each batch, stats_feed_keep, which stores the statistics. stats_feed_resume loads the counts of
+ * the existing rows; if none are stored or they are outdated, it reads the table. */
 typedef struct stats_feed stats_feed;
 int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e);
 /* Counts the rows of a batch, which has the table's columns. */
@@ -276,10 +286,10 @@ void stats_feed_free(stats_feed *f); /* NULL is fine */
 
 /* ---- CSV ------------------------------------------------------------------------------------- */
 
-/* 0 and AUTO: detected from the first MiB. */
+/* CSV_HEADER_AUTO: whether there is a header is detected from the first MiB. */
 typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_header;
 typedef struct csv_options {
-    char delimiter; /* 0: detected among ',', '\t', ';', '|' */
+    char delimiter; /* 0: detected among ',', '\t', ';', '|' from the first 64 KiB */
     csv_header header;
     str null_text;             /* an unquoted cell with this text is NULL */
     bool all_text;             /* all columns are TEXT */
@@ -289,13 +299,13 @@ typedef struct csv_options {
 
 typedef struct csv csv;
 
-/* Opens a CSV or TSV file: RFC 4180, CRLF or LF, plain or gzipped; "-" is standard input. A pipe can
- * be opened again as long as no row was read from it. ERR_IO, ERR_CORRUPT, ERR_UNSUPPORTED (UTF-16,
- * JSON), ERR_CANCELLED. */
+/* Opens a CSV or TSV file: RFC 4180, CRLF or LF, plain or gzipped; "-" is standard input. A pipe
+ * can be opened again as long as no row was read from it. ERR_IO, ERR_CORRUPT, ERR_UNSUPPORTED
+ * (UTF-16, JSON), ERR_CANCELLED. */
 int csv_open(const char *path, const csv_options *options, csv **out, err *e);
 void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);
-str csv_column_name(const csv *c, int column); /* of the header, or column1, …; all different */
+str csv_column_name(const csv *c, int column); /* from the header, or column1, …; all different */
 value_type csv_column_type(const csv *c, int column); /* detected: BOOLEAN, INTEGER, REAL, TEXT */
 /* Returns the number of cells so far with bytes that are not UTF-8, which were read as
  * Windows-1252. Sets *first_line (first_line may be NULL) to the line of the first such cell. */
@@ -305,8 +315,8 @@ int64_t csv_recoded(const csv *c, int64_t *first_line);
  * does not convert, ERR_CORRUPT for a row with another number of cells; messages name file, line,
  * column, value. lines[i]: the line where row i starts; `lines` may be NULL. */
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
-/* Appends a row as a line of CSV, which csv_next reads back. NULL is written as null_text; the empty
- * text and a text equal to null_text are quoted; a BLOB is written as \x00ff. */
+/* Appends a row as a line of CSV, which csv_next reads back. NULL is written as null_text; the
+ * empty text and a text equal to null_text are quoted; a BLOB is written as \x00ff. */
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text);
 
 /* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------- */
@@ -318,14 +328,27 @@ typedef struct cache cache;
 typedef enum cache_space { CACHE_KV, CACHE_ANSWERS } cache_space;
 typedef enum cache_policy { CACHE_FIFO, CACHE_LRU, CACHE_COST } cache_policy;
 
-/* Figures of one space; hits and misses count this process only. */
+/* Figures of one space. */
 typedef struct cache_space_stats {
-    uint64_t entries, bytes, hits, misses, pinned, pinned_bytes;
+    uint64_t entries;      /* number of values in the file */
+    uint64_t bytes;        /* size of these values on disk, estimated */
+    uint64_t hits;         /* reads by this process that returned a value */
+    uint64_t misses;       /* reads by this process that did not */
+    uint64_t pinned;       /* number of pinned values */
+    uint64_t pinned_bytes; /* size of the pinned values on disk, estimated */
 } cache_space_stats;
 
 typedef struct cache_stats {
-    uint64_t blocks, answers, bytes, budget_bytes;
-    uint64_t hits, misses, corrupt, evicted, dropped, written;
+    uint64_t blocks;         /* number of KV blocks in the file */
+    uint64_t answers;        /* number of answers in the file */
+    uint64_t bytes;          /* size of all values on disk, estimated */
+    uint64_t budget_bytes;   /* limit of `bytes` */
+    uint64_t hits;           /* reads by this process that returned a value */
+    uint64_t misses;         /* reads by this process that did not */
+    uint64_t corrupt;        /* damaged values, and files, that this process found */
+    uint64_t evicted;        /* values that this process evicted */
+    uint64_t dropped;        /* values that this process put but did not write */
+    uint64_t written;        /* values that this process wrote */
     bool writing;            /* false: read-only, or after a failed write */
     char why_not[256];       /* why `writing` is false */
     cache_space_stats of[2]; /* by cache_space */
@@ -333,21 +356,24 @@ typedef struct cache_stats {
 
 /* Result of pinning or unpinning a name. */
 typedef struct cache_pins {
-    uint64_t records; /* removed by cache_unpin */
-    uint64_t blocks;  /* of these in the cache */
-    uint64_t bytes;   /* of these blocks */
+    uint64_t records; /* pins that cache_unpin removed; also of blocks that are not stored */
+    uint64_t blocks;  /* blocks in the cache that were pinned or unpinned */
+    uint64_t bytes;   /* size of these blocks on disk, estimated */
 } cache_pins;
 
 /* A stored value, without its bytes. */
 typedef struct cache_item {
-    hash128 key, parent;
-    uint64_t bytes, used; /* used: time of the last use in ticks of the cache's clock */
-    uint32_t hits, children;
-    double cost;
+    hash128 key;
+    hash128 parent;    /* as in cache_put */
+    uint64_t bytes;    /* size on disk, estimated */
+    uint64_t used;     /* time of the last use in ticks of the cache's clock */
+    uint32_t hits;     /* number of uses */
+    uint32_t children; /* number of stored values that have this one as parent */
+    double cost;       /* milliseconds to compute the value again */
 } cache_item;
 
-/* Returns the store's cache, opened and checked on first use. NULL, with *e set: it cannot be
- * used. */
+/* Returns the store's cache, opened and checked on first use. NULL, with *e set: the cache cannot
+ * be used. */
 cache *store_cache(store *s, err *e);
 /* Copies the value into out[bytes]; the value must have this size. With answer != NULL, appends the
  * value to `answer` instead. False: a miss. */
@@ -355,8 +381,8 @@ bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out
                buf *answer);
 /* Asks the kernel to read the value's pages ahead; false: not stored. */
 bool cache_prefetch(cache *c, cache_space space, hash128 key);
-/* Queues a write without waiting for the disk. cost: milliseconds to compute the value again. parent:
- * key of the block above, zero for none. */
+/* Queues a write without waiting for the disk. cost: milliseconds to compute the value again.
+ * parent: key of the KV block that precedes this one in the prompt; zero: none. */
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
                str value);
 void cache_flush(cache *c); /* waits until all queued writes are committed */
@@ -367,19 +393,20 @@ int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
 /* Whether a write has failed; if so, appends the reason. False for a cache opened read-only. */
 bool cache_failed(cache *c, buf *why);
-/* Protects those of these KV blocks that are stored from eviction, until the name is unpinned or
- * the cache is cleared. ERR_FULL, with nothing changed: pins would take more than half of the
- * budget. */
+/* Protects from eviction the blocks in blocks[n] that are stored, until the name is unpinned or the
+ * cache is cleared. ERR_FULL, with nothing changed: the pinned blocks would take more than half of
+ * the budget. */
 int cache_pin(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e);
 int cache_unpin(cache *c, str name, cache_pins *out, err *e);
 /* Lists all values of a space, unordered, in `a`; returns their number. */
 size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
 /* Appends the identity of a stored value. The checksum is not verified: for display only. */
 bool cache_identity(cache *c, cache_space space, hash128 key, buf *out);
-/* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): their number. */
+/* Deletes the values whose identity begins with `identity`. *deleted (may be NULL): their
+ * number. */
 int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *deleted, err *e);
-/* Key-value pairs in the cache's file, lost with it. cache_meta_get appends the value; false: missing
- * or damaged. */
+/* Key-value pairs in the cache's file, lost with it. cache_meta_get appends the value; false: the
+ * pair is missing or damaged. */
 bool cache_meta_get(cache *c, str key, buf *out);
 int cache_meta_put(cache *c, str key, str bytes, err *e);
 /* Verifies every page of a cache.mdb that no process has open, without using LMDB. ERR_CORRUPT

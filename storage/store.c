@@ -58,9 +58,9 @@ static void make_directories(char *path) {
     }
 }
 
-/* Returns the path of the cache's file, on the heap, or NULL if there is none. It is the path in
- * the options, else a file beside the tables. If the tables' directory is temporary or read-only,
- * it is a file in the user's cache directory. */
+/* Returns the path of the cache's file, on the heap; NULL, with *e set: there is no place for it.
+ * It is the path in the options, else a file beside the tables. If the tables' directory is
+ * temporary or read-only, it is a file in the user's cache directory. */
 static char *cache_file(const store *s, err *e) {
     buf b = {0};
     if (s->options.cache_path) {

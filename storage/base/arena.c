@@ -22,20 +22,23 @@ enum {
 };
 
 typedef struct chunk {
-    struct chunk *next; /* older */
-    size_t size, used;  /* payload bytes, without the header */
-    bool mapped;
+    struct chunk *next; /* in the list of the arena's chunks */
+    size_t size;        /* bytes after the header */
+    size_t used;        /* bytes allocated after the header */
+    bool mapped;        /* in the temporary file, not on the heap */
 } chunk;
 
 enum { CHUNK_HEADER = (sizeof(chunk) + 15) / 16 * 16 };
 
 struct arena {
     chunk *head;
-    size_t bytes, heap_bytes, spilled_bytes;
-    size_t limit_bytes; /* 0: never spills */
-    size_t step;        /* the next ordinary heap chunk has twice this size */
-    int spill_fd;
-    off_t spill_end;
+    size_t bytes;         /* allocated since the last reset */
+    size_t heap_bytes;    /* sizes of the heap chunks, without headers */
+    size_t spilled_bytes; /* allocated in the temporary file since the last reset */
+    size_t limit_bytes;   /* heap bytes from which on the arena spills; 0: never */
+    size_t step;          /* the next ordinary heap chunk has twice this size */
+    int spill_fd;         /* the temporary file; -1: none */
+    off_t spill_end;      /* size of the temporary file in bytes */
     bool failed;
     int reason;         /* why the file could not grow: errno or WORKMEM_LIMIT */
     workmem *space;     /* NULL: not counted */

@@ -104,7 +104,7 @@ void hash_index_remove(hash_index *x, hash_slot *s) {
          at = (at + 1) & x->mask) {
         uint32_t home = x->slots[at].hash & x->mask;
         if (((at - home) & x->mask) < ((at - hole) & x->mask))
-            continue; /* the hole is not between its home and its slot */
+            continue; /* the home slot of this item comes after the hole */
         x->slots[hole] = x->slots[at];
         hole = at;
     }

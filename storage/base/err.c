@@ -12,8 +12,8 @@
 static int err_vset(err *e, err_code code, int pos, int len, const char *format, va_list args) {
     if (!e)
         return (int)code;
-    /* A copy, because the arguments may point into e; longer, so that utf8_copy sees where it
-     * cuts. */
+    /* A copy, because the arguments may point into e. It is longer than e->message, so that
+     * utf8_copy can find out whether it cuts a character. */
     char message[sizeof e->message + 4];
     vsnprintf(message, sizeof message, format, args);
     e->code = code;

@@ -1,4 +1,4 @@
-/* hash.c - hashes over bytes; XXH3 so that a 23 kB KV block costs a microsecond. */
+/* hash.c - hashes of bytes, by XXH3: a KV block of 23 kB takes a microsecond. */
 #include <xxhash.h>
 
 #include "storage/base.h"

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Half-life of a score in uses of other entries, as a multiple of the cache's capacity. */
+/* The value whose log2 is the score halves with every TURNOVERS * held uses of other entries. */
 static const double TURNOVERS = 4;
 
 double retention_score(double uses, double saves, double unused, double held) {

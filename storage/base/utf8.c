@@ -81,8 +81,8 @@ void utf8_copy(char *out, size_t size, str s) {
     out[n] = 0;
 }
 
-/* Returns a lower bound of the number of leading ASCII bytes, at most `most`. Tests 8 bytes at a
- * time: ten times as fast as decoding code points, and most text is ASCII. */
+/* Returns the number of leading ASCII bytes, at most `most`, rounded down to a multiple of 8. Tests
+ * 8 bytes at a time: ten times as fast as decoding code points, and most text is ASCII. */
 static size_t ascii_run(const char *p, size_t most) {
     size_t at = 0;
     for (uint64_t w; at + sizeof w <= most; at += sizeof w) {
@@ -130,8 +130,8 @@ static int cp_width(uint32_t cp) {
     return utf8proc_charwidth((utf8proc_int32_t)cp);
 }
 
-/* Returns the bytes of the grapheme cluster at the start of s. Sets *width to the width of its
- * widest code point, or to 2 if the cluster is a flag or has an emoji presentation selector. */
+/* Returns the size in bytes of the grapheme cluster at the start of s. Sets *width to the width of
+ * its widest code point, or to 2 if the cluster is a flag or has an emoji presentation selector. */
 static size_t cluster_next(str s, int *width) {
     uint32_t first = 0, cp = 0;
     size_t at = utf8_next(s, &first);

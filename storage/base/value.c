@@ -279,7 +279,8 @@ size_t format_real(double r, char *out) {
         return (size_t)snprintf(out, 32, r < 0 ? "-inf" : "inf");
     locale_t before = uselocale(c_locale());
     int n = 0;
-    /* Of a normal number 15 digits are always exact, and %g drops trailing zeros. */
+    /* Fewer than 15 digits need not be tried: if they suffice, %.15g prints the same digits,
+     * because it drops trailing zeros. This is not so for subnormal numbers. */
     for (int digits = fabs(r) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         n = snprintf(out, 32, "%.*g", digits, r);
         if (strtod(out, NULL) == r)

@@ -1,8 +1,8 @@
 /*
  * workmem.c - accounting of one statement's memory on the heap and in temporary files.
  *
- * Invariant: a temporary file is unlinked before the call that creates it returns, so not even a
- * kill leaves one. Files are counted by their reserved bytes.
+ * Invariant: a temporary file that workmem_file has returned has no name, so a kill leaves no file.
+ * Files are counted by their reserved bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +20,12 @@ enum { FREE_PART = 2 };
 
 struct workmem {
     char *dir;
-    int64_t files_max; /* -1: by the free space */
-    atomic_size_t heap, heap_peak, files, files_peak;
-    atomic_llong limit; /* of files; -1: not determined yet */
+    int64_t files_max;        /* as passed to workmem_begin */
+    atomic_size_t heap;       /* bytes on the heap */
+    atomic_size_t heap_peak;  /* maximum of `heap` since workmem_begin */
+    atomic_size_t files;      /* bytes in temporary files */
+    atomic_size_t files_peak; /* maximum of `files` since workmem_begin */
+    atomic_llong limit;       /* upper limit of `files`; -1: not determined yet */
 };
 
 workmem *workmem_new(const char *dir, int64_t files_max_bytes) {
@@ -80,7 +83,7 @@ static size_t files_limit(workmem *w) {
     struct statvfs fs;
     if (limit >= 0)
         return (size_t)limit;
-    limit = INT64_MAX; /* if statvfs fails, writing fails when the disk is full */
+    limit = INT64_MAX; /* if statvfs fails, only the disk limits the files */
     if (statvfs(w->dir, &fs) == 0)
         limit = (long long)((uint64_t)fs.f_bavail * fs.f_frsize / FREE_PART);
     return (size_t)(atomic_compare_exchange_strong(&w->limit, &none, limit) ? limit : none);
@@ -99,8 +102,8 @@ int workmem_file(const workmem *w) {
     return fd;
 }
 
-/* Counts up to `wanted` bytes within the limit and returns their number; 0: less than `least`
- * left. */
+/* Counts up to `wanted` bytes within the limit and returns their number; 0: fewer than `least`
+ * bytes are left. */
 static size_t files_take(workmem *w, size_t wanted, size_t least) {
     size_t limit = files_limit(w), used = atomic_load(&w->files), taken;
     do {

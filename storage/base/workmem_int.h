@@ -10,7 +10,8 @@
 
 enum {
     WORKMEM_PAGE = 4096,
-    WORKMEM_LIMIT = -1 /* reason, besides errno values: the limit of files is reached */
+    /* The one value of `reason` that is no errno value: the limit of files is reached. */
+    WORKMEM_LIMIT = -1
 };
 
 /* Adds and subtracts heap bytes; w may be NULL. */

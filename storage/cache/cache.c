@@ -318,7 +318,8 @@ void cache_close(cache *c) {
             break;
         }
     if (last)
-        cache_free(c); /* under the mutex: nobody opens the file before it is closed */
+        /* Under open_mutex, so that no thread opens the file again before it is closed. */
+        cache_free(c);
     pthread_mutex_unlock(&open_mutex);
 }
 
@@ -355,6 +356,7 @@ static cache_job *make_value(hash128 key, str identity, str payload) {
     return job;
 }
 
+/* VALUE_OTHER: valid, but of another identity or size. */
 typedef enum value_state { VALUE_GOOD, VALUE_OTHER, VALUE_DAMAGED } value_state;
 
 /* Asks the kernel to read all pages of a large value; copying would fault them in one by one. */
@@ -546,7 +548,8 @@ void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 p
                str payload) {
     pthread_rwlock_rdlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
-    /* If another process may have evicted the value, it is queued; write_job looks again. */
+    /* A stored value that another process may have evicted meanwhile is queued; write_job then
+     * looks in an index that is up to date. */
     bool stored = index_find(&c->index, (uint8_t)space, key) && !is_behind(c);
     bool wanted = c->stats.writing && !stored;
     size_t bytes = payload_offset(identity.n) + payload.n;

@@ -1,10 +1,10 @@
 /*
  * cache_check.c - verifies the pages of an LMDB 0.9 file without LMDB.
  *
- * LMDB trusts its pages: a flipped bit can make it read or write anywhere in this process. So before
- * LMDB opens a cache, every page that LMDB could reach is read here, and every number is checked
- * before it is used. A file passes only if
- *   - the newer meta page is valid and has the flags and page size that this build writes;
+ * LMDB trusts its pages: a flipped bit can make it read or write anywhere in this process. So
+ * before LMDB opens a cache, every page that LMDB could reach is read here, and every number is
+ * checked before it is used. A file passes only if
+ *   - both meta pages are valid and have the page size that this build writes;
  *   - each branch, leaf and overflow page is referenced once, has its own number and the flags of
  *     its kind; its nodes fill the page without gaps or overlaps; keys ascend; all leaves of a tree
  *     have the same depth; and the tree's counts match its record;
@@ -25,8 +25,9 @@
 
 enum {
     PAGE = 4096,
-    PAGE_HEADER = 16, /* pgno u64, pad u16, flags u16, lower u16, upper u16 (overflow: pages u32) */
-    NODE_HEADER = 8,  /* lo u16, hi u16, flags u16, ksize u16 */
+    /* pgno u64, pad u16, flags u16, then lower u16, upper u16 or, of overflow pages, pages u32 */
+    PAGE_HEADER = 16,
+    NODE_HEADER = 8, /* lo u16, hi u16, flags u16, ksize u16 */
     P_BRANCH = 1,
     P_LEAF = 2,
     P_OVERFLOW = 4,
@@ -44,7 +45,7 @@ enum {
 
 /* struct MDB_db */
 typedef struct db_record {
-    uint32_t pad; /* the page size, in the record of the free list */
+    uint32_t pad; /* in the record of the free list: the page size */
     uint16_t flags, depth;
     uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
 } db_record;
@@ -53,7 +54,7 @@ typedef struct db_record {
 typedef struct meta_record {
     uint32_t magic, version;
     uint64_t address, map_bytes;
-    db_record dbs[2]; /* free list, main */
+    db_record dbs[2]; /* [0]: of the free list; [1]: of the main tree */
     uint64_t last_page, txn;
 } meta_record;
 
@@ -61,19 +62,19 @@ typedef enum tree_kind { TREE_FREE, TREE_MAIN, TREE_VALUES } tree_kind;
 
 typedef struct walk {
     const uint8_t *map;
-    uint64_t pages;     /* in the file */
+    uint64_t pages;     /* number of pages in the file */
     uint64_t last_page; /* highest page number in use */
-    uint8_t *seen;      /* a bit per page */
+    uint8_t *seen;      /* a bit per page, set when a reference to the page was found */
     meta_record meta;
     err *e;
 } walk;
 
 typedef struct tree {
     tree_kind kind;
-    uint64_t branch, leaf, overflow, entries;
-    int leaf_depth;
-    /* the previous key; the next key's lower bound, which is its branch's key */
-    uint8_t last_key[KEY_BYTES_MAX], least_key[KEY_BYTES_MAX];
+    uint64_t branch, leaf, overflow, entries; /* pages of each kind and entries found so far */
+    int leaf_depth;                           /* depth of the leaves; 0: no leaf found yet */
+    uint8_t last_key[KEY_BYTES_MAX];          /* the last key found in a leaf */
+    uint8_t least_key[KEY_BYTES_MAX];         /* lower bound of the next key: its branch's key */
     size_t last_bytes, least_bytes;
     bool has_last, has_least;
 } tree;
@@ -94,7 +95,8 @@ static uint64_t load64(const uint8_t *p) {
     return v;
 }
 
-/* Marks a run of pages as used; an error if one is out of range or used already. */
+/* Marks a run of pages as used; an error if a page is out of range or used already. in_file: the
+ * pages must be within the file's size. */
 static int use_pages(walk *w, uint64_t first, uint64_t count, bool in_file) {
     if (first < 2 || count == 0 || first > w->last_page || count > w->last_page - first + 1)
         return damaged(w, first, "is out of range");
@@ -349,7 +351,8 @@ int cache_check(const char *path, err *e) {
             close(fd);
         return err_set_errno(e, error, "cannot open '%s'", path);
     }
-    if (st.st_size == 0) { /* LMDB makes a new file */
+    /* An empty file is valid: LMDB writes the first pages. */
+    if (st.st_size == 0) {
         close(fd);
         return 0;
     }

@@ -2,7 +2,7 @@
  * cache_index.c - the cache's index in memory: entries with their use, and the choice of victims.
  *
  * Invariant: an entry's `children` is the number of live entries with it as parent. An entry is
- * never evicted before its children, because a KV block without the blocks above it cannot be used.
+ * never evicted before its children, because a KV block cannot be used without its parent.
  * No LMDB here.
  */
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 
 enum { PAGE = 4096, PAGE_HEADER = 16, SMALL_MAX = 2000, SMALL_OVERHEAD = 192 };
 
-/* Small values are in leaf pages that are about two thirds full; large ones have overflow pages.
- * Returns an estimate of the bytes on disk of a value and its use record. */
+/* Estimates the bytes on disk of a value and its use record. Small values are in leaf pages that
+ * are about two thirds full; large values have overflow pages. */
 uint64_t cache_disk_bytes(size_t n) {
     if (n <= SMALL_MAX)
         return n + n / 2 + SMALL_OVERHEAD;
@@ -215,7 +215,8 @@ void index_touch(cache_index *x, cache_entry *e) {
 
 typedef struct candidate {
     double rank;
-    uint64_t used; /* among equal ranks the least recently used is evicted first */
+    /* when the value was last used: of equal ranks the least recently used is evicted first */
+    uint64_t used;
     cache_entry *entry;
 } candidate;
 

@@ -42,15 +42,15 @@
 enum {
     CACHE_VERSION = 1,
     CACHE_MAGIC = 0x4356414B, /* "KAVC" */
-    CACHE_HEADER = 48,
+    CACHE_HEADER = 48,        /* bytes of a value_header */
     CACHE_SPACES = 2,
-    CACHE_READERS = 32
+    CACHE_READERS = 32 /* maximum number of read transactions kept for reuse */
 };
 
 #define CACHE_BUDGET_DEFAULT ((size_t)4 << 30)
 #define CACHE_BUDGET_MIN ((size_t)1 << 20)
-#define CACHE_QUEUE_BYTES ((size_t)64 << 20)
-#define CACHE_BATCH_BYTES ((size_t)16 << 20)
+#define CACHE_QUEUE_BYTES ((size_t)64 << 20) /* maximum size of the queued values */
+#define CACHE_BATCH_BYTES ((size_t)16 << 20) /* maximum size of the values of one batch */
 
 typedef struct value_header {
     uint32_t magic, version, identity_bytes, payload_at;
@@ -63,13 +63,18 @@ typedef struct value_header {
 typedef struct cache_entry {
     hash128 key, parent;
     uint8_t space;
-    bool live, changed; /* changed: its use record on disk is out of date */
-    uint32_t hits, children, pins;
-    uint64_t bytes;      /* on disk, estimated by cache_disk_bytes */
-    uint64_t born, used; /* in ticks of the index's clock */
-    double cost;         /* milliseconds to compute the value again */
-    int next_free;       /* next entry of the free list; -1: none */
-    int elder, younger;  /* siblings in the list of its parent's children; -1: none */
+    bool live;         /* false: the entry is in the free list */
+    bool changed;      /* the use record on disk is out of date */
+    uint32_t hits;     /* number of uses */
+    uint32_t children; /* number of live entries that have this one as parent */
+    uint32_t pins;     /* number of names under which the value is pinned */
+    uint64_t bytes;    /* size on disk, estimated by cache_disk_bytes */
+    uint64_t born;     /* when the entry was added, in ticks of the index's clock */
+    uint64_t used;     /* when the value was last used, in the same ticks */
+    double cost;       /* milliseconds to compute the value again */
+    int next_free;     /* next entry of the free list; -1: none */
+    int elder;         /* previous entry in the list of the parent's children; -1: none */
+    int younger;       /* next entry in this list; -1: none */
 } cache_entry;
 
 /* Recent request frequency of keys, stored or not: a count-min sketch as in TinyLFU. A key's count
@@ -84,14 +89,15 @@ typedef struct cache_sketch {
 
 typedef struct cache_index {
     cache_entry *entries;
-    int count, cap;      /* of entries, live and free */
+    int count;           /* number of entries, live and free */
+    int cap;             /* number of entries that `entries` has room for */
     int free;            /* head of the free list; -1: empty */
     int live;            /* number of live entries */
     hash_index keys;     /* entries by space and key */
-    hash_index families; /* first children by space and parent */
+    hash_index families; /* the first child of each parent, by space and parent's key */
     uint64_t clock;      /* incremented by each use and each new entry */
-    uint64_t bytes;
-    cache_space_stats of[CACHE_SPACES]; /* entries, bytes and pins; not hits */
+    uint64_t bytes;      /* size on disk of all live entries, estimated */
+    cache_space_stats of[CACHE_SPACES]; /* by space; hits and misses are not counted here */
     cache_sketch *sketch;               /* NULL: empty */
 } cache_index;
 
@@ -101,6 +107,7 @@ cache_entry *index_find(cache_index *x, uint8_t space, hash128 key);
 cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost,
                        uint64_t bytes);
 void index_remove(cache_index *x, cache_entry *entry);
+/* Sets an entry's number of pins. */
 void index_pin(cache_index *x, cache_entry *entry, uint32_t pins);
 void index_touch(cache_index *x, cache_entry *entry); /* records a use, in the sketch as well */
 /* Counts a request of a key in the sketch. */
@@ -122,17 +129,17 @@ typedef struct cache_job {
     uint8_t space;
     hash128 key, parent;
     double cost;
-    size_t bytes;          /* of value */
+    size_t bytes;          /* size of `value` */
     unsigned char value[]; /* header, identity, payload */
 } cache_job;
 
 struct cache {
     struct cache *next_open; /* in the list of this process's open caches */
     int refs;                /* number of stores that share the cache */
-    dev_t device;
-    ino_t inode;
+    dev_t device;            /* of cache.mdb */
+    ino_t inode;             /* of cache.mdb */
     char *path;
-    int users_fd;
+    int users_fd; /* cache.mdb-users */
     bool read_only;
 
     pthread_rwlock_t env_lock; /* shared during LMDB transactions, exclusive to change the map */
@@ -140,25 +147,29 @@ struct cache {
     MDB_dbi values[CACHE_SPACES], use, format, pins, log;
     buf touched; /* keys that the current write transaction changed */
 
-    pthread_mutex_t mutex; /* guards all members below */
-    pthread_cond_t wake, idle;
+    pthread_mutex_t mutex;           /* guards all members below */
+    pthread_cond_t wake;             /* signalled when the thread has work */
+    pthread_cond_t idle;             /* signalled when the thread has no work left */
     MDB_txn *readers[CACHE_READERS]; /* reset read transactions, for reuse */
     int nreaders;
     cache_index index;
     cache_policy policy;
     size_t budget;
-    cache_job *first, **last;
-    size_t queued_bytes;
-    bool busy, stop, thread_started, save_use;
+    cache_job *first, **last; /* the queue of jobs */
+    size_t queued_bytes;      /* size of the queued values */
+    bool busy;                /* the thread is writing a batch */
+    bool stop;                /* the thread has to end when the queue is empty */
+    bool thread_started;
+    bool save_use; /* the thread has to write the use records */
     pthread_t thread;
-    size_t last_txn;       /* LMDB transaction that the index matches; 0: none */
-    uint64_t pages_bytes;  /* pages in use by all trees after our last commit */
+    size_t last_txn;       /* id of the LMDB commit that the index matches; 0: it matches none */
+    uint64_t pages_bytes;  /* bytes of pages in use by all trees after this cache's last commit */
     uint64_t entries_read; /* entries ever loaded from the file, for tests */
     cache_stats stats;
 };
 
-/* Opens the cache of a file, which all stores of this process share. NULL, with *e set: it cannot
- * be used. budget 0: the default. cache_close releases a cache; NULL is fine. */
+/* Opens the cache of a file, which all stores of this process share. NULL, with *e set: the cache
+ * cannot be used. budget 0: the default. cache_close releases a cache; NULL is fine. */
 cache *cache_open(const char *path, size_t budget, err *e);
 void cache_close(cache *c);
 /* Like cache_check, for the bytes of a file in memory. */
@@ -184,12 +195,13 @@ typedef enum cache_extent { CACHE_WROTE_NOTHING, CACHE_WROTE_KEYS, CACHE_WROTE_M
 int cache_write_end(cache *c, MDB_txn *t, int rc, cache_extent extent);
 /* Records a changed key of the write transaction. */
 void cache_touch(cache *c, uint8_t space, hash128 key);
-void cache_load_touched(cache *c, MDB_txn *t); /* into the index [env, mutex] */
+/* Updates the index entries of the touched keys. [env, mutex] */
+void cache_load_touched(cache *c, MDB_txn *t);
 /* Replaces the index entry of a key by the file's entry, or removes it if the file has none. [env,
  * mutex] */
 void cache_load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key);
-uint64_t cache_pages_bytes(cache *c, MDB_txn *t); /* bytes of pages that the trees use */
-void *cache_writer(void *arg);                    /* the thread's main function */
+uint64_t cache_pages_bytes(cache *c, MDB_txn *t); /* size of the pages that the trees use */
+void *cache_writer(void *arg);                    /* main function of the thread */
 void cache_enqueue(cache *c, cache_job *job);     /* [mutex] */
 int cache_load_index(cache *c, MDB_txn *t);       /* [env, mutex] */
 /* cache_count_pins returns the number of pins of a block in the file. cache_load_pins adds all pins

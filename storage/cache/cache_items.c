@@ -59,8 +59,9 @@ bool cache_identity(cache *c, cache_space space, hash128 key, buf *out) {
     return found;
 }
 
-/* Finds keys from *from on whose values have an identity that begins with `wanted`. Returns their
- * number. Sets *from to the last key, and *end if there are no more. */
+/* Finds up to DELETES_AT_ONCE keys, from *from on, whose values have an identity that begins with
+ * `wanted`. Returns their number. Sets *from to the last key found; *end = true: no keys are
+ * left. */
 static size_t find_matching(cache *c, MDB_txn *t, cache_space space, str wanted, hash128 *from,
                             hash128 *keys, bool *end) {
     MDB_cursor *cursor = NULL;

@@ -2,8 +2,8 @@
  * cache_log.c - write transactions, and the log of the keys that each commit changed. Other
  * processes update their index from the log; loading a whole index takes 40 ms for 100,000 entries.
  *
- *   tree "log": transaction's id 8, big-endian  →  XXH3 of the rest, seeded by the id 8 |
- *                                                  touched: (space 1 | key 16)…
+ *   tree "log": transaction's id, u64 big-endian  →  XXH3-64 of the rest, seeded by the id | for
+ *                                                    each changed key: space, u8 | key, 16 bytes
  *
  * Invariants: the log has only keys. Each key is looked up in the file, so a value that was deleted
  * later is not found. If a commit is missing from the log (too many keys, too long ago, damaged)
@@ -103,7 +103,7 @@ int cache_write_begin(cache *c, MDB_txn **out) {
     return rc;
 }
 
-/* Deletes the records of commits older than LOG_COMMITS. */
+/* Deletes the records of commits that are at least LOG_COMMITS commits old. */
 static int log_prune(cache *c, MDB_txn *t, uint64_t id) {
     MDB_cursor *cursor;
     MDB_val key, data;
@@ -146,7 +146,7 @@ int cache_write_end(cache *c, MDB_txn *t, int rc, cache_extent extent) {
     }
     pthread_mutex_lock(&c->mutex);
     if (rc) {
-        c->last_txn = 0; /* the index may be ahead of the file */
+        c->last_txn = 0; /* the index may have changes that the file lacks */
     } else if (extent != CACHE_WROTE_NOTHING) {
         c->last_txn = id;
         c->pages_bytes = pages;

@@ -1,7 +1,7 @@
 /*
  * cache_meta.c - key-value pairs in the cache's file, lost with it.
  *
- *   tree "format": "note " and the key's hash 16  →  XXH3 of the rest 8 | key's length 4 | key |
+ *   tree "format": "note " | XXH3-128 of the key  →  XXH3-64 of the rest | u32 key's length | key |
  *                                                    value
  *
  * Invariant: a pair that is found has the whole key and a valid checksum.
@@ -66,7 +66,8 @@ static int put_note(cache *c, str key, str bytes) {
     MDB_val k = key_of(&name, key), data = {note.n, note.p};
     rc = mdb_put(t, c->format, &k, &data, 0);
     buf_free(&note);
-    return cache_write_end(c, t, rc, CACHE_WROTE_KEYS); /* no keys: the index does not change */
+    /* The log record lists no keys: the index does not change. */
+    return cache_write_end(c, t, rc, CACHE_WROTE_KEYS);
 }
 
 int cache_meta_put(cache *c, str key, str bytes, err *e) {

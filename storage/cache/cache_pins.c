@@ -1,7 +1,7 @@
 /*
  * cache_pins.c - pins: KV blocks protected from eviction under a name.
  *
- *   tree "pins": block's key 16 | hash of the name 16  →  the name
+ *   tree "pins": block's key, 16 bytes | XXH3-128 of the name in lower case  →  the name
  *
  * Invariants: a block pinned under two names stays protected until both are unpinned; a pin
  * outlives the loss of its block, which is protected again when it is stored again; pinned blocks
@@ -72,7 +72,7 @@ int cache_load_pins(cache *c, MDB_txn *t) {
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Adds pins of those blocks that are in the index. MDB_MAP_FULL: pins would exceed their share of
+/* Pins the blocks that are in the index. MDB_MAP_FULL: pinned blocks would exceed their share of
  * the budget. [mutex] */
 static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_t n,
                     cache_pins *out) {
@@ -116,7 +116,7 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Adds pins under a name, or deletes all its pins if n = 0, in one transaction. */
+/* Pins blocks under a name, or deletes all pins of the name if n = 0, in one transaction. */
 static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out) {
     MDB_txn *t = NULL;
     int rc = cache_write_begin(c, &t);

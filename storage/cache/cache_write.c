@@ -12,7 +12,12 @@
 
 #include "cache_int.h"
 
-enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32, PAGE = 4096 };
+enum {
+    VICTIMS_MAX = 4096, /* maximum number of victims chosen at once */
+    BATCH_SHARE = 64,   /* a batch has at most budget / BATCH_SHARE bytes, or one value */
+    SPARE_SHARE = 32,   /* make_way evicts budget / SPARE_SHARE bytes more than needed */
+    PAGE = 4096
+};
 
 /* Returns the size of the map beyond the budget. Values may use half of that size, because after
  * many deletions pages are less full than cache_disk_bytes assumes. */
@@ -32,6 +37,7 @@ static size_t keys_at_once(const cache *c) {
     return BASE_MAX(left / PARTS / PAGES_PER_KEY / PAGE, (size_t)1);
 }
 
+/* A value in the tree "use". spare and unused are 0. */
 typedef struct use_record {
     uint64_t born, used, bytes;
     double cost, spare;
@@ -100,7 +106,8 @@ static cache_entry *add_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key,
     return e;
 }
 
-/* Carries over the uses that `before` has counted since their records were written. */
+/* Adds to the index the uses that the entries of before[n] counted after their use records were
+ * written. */
 static void keep_use(cache_index *x, const cache_entry *before, int n) {
     for (int i = 0; i < n; i++) {
         const cache_entry *old = &before[i];
@@ -227,14 +234,14 @@ uint64_t cache_pages_bytes(cache *c, MDB_txn *t) {
     return pages * PAGE;
 }
 
-/* Returns the bytes to evict so that `incoming` bytes fit the budget, by the index's estimate, and
- * the map, by its pages in use. [mutex] */
+/* Returns how many bytes must be evicted so that `incoming` bytes fit the budget, by the index's
+ * estimate, and the map, by its pages in use. [mutex] */
 static uint64_t excess_of(const cache *c, uint64_t incoming) {
     uint64_t limit = c->budget + room_beside(c) / 2, excess = 0;
     if (c->index.bytes + incoming > c->budget)
         excess = c->index.bytes + incoming - c->budget;
-    if (c->pages_bytes + incoming >
-        limit) /* new values fill the space that victims leave in pages */
+    /* At most `incoming`: new values also fill the space that victims leave in pages. */
+    if (c->pages_bytes + incoming > limit)
         excess = BASE_MAX(excess, BASE_MIN(c->pages_bytes + incoming - limit, incoming));
     return excess;
 }
@@ -279,7 +286,7 @@ static int evict_some(cache *c, const victim *victims, size_t n) {
     return rc;
 }
 
-/* Evicts `excess` bytes, with keys_at_once / share keys per transaction. */
+/* Evicts `excess` bytes, in transactions of keys_at_once / share keys. */
 static int evict(cache *c, uint64_t excess, size_t share) {
     victim *victims = mem_alloc(sizeof *victims * VICTIMS_MAX);
     pthread_mutex_lock(&c->mutex);
@@ -305,7 +312,8 @@ static int make_way(cache *c, uint64_t incoming) {
     return excess ? evict(c, excess + c->budget / SPARE_SHARE, 1) : 0;
 }
 
-/* Takes the jobs of one transaction from the queue; sets *bytes to their bytes on disk. [mutex] */
+/* Takes the jobs of one transaction from the queue; sets *bytes to the estimated size of their
+ * values on disk. [mutex] */
 static cache_job *take_batch(cache *c, size_t *bytes) {
     size_t limit = BASE_MIN(CACHE_BATCH_BYTES, c->budget / BATCH_SHARE), n = 0;
     size_t most = keys_at_once(c);
@@ -334,7 +342,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     pthread_mutex_unlock(&c->mutex);
     if (job->kind == CACHE_JOB_DELETE)
         return cache_delete(c, t, job->space, job->key);
-    if (stored) /* queued twice, or stored by another process meanwhile */
+    if (stored) /* it was queued twice, or another process has stored it meanwhile */
         return 0;
     MDB_val key = {sizeof k, &k}, data = {job->bytes, (void *)(uintptr_t)job->value};
     int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
@@ -438,7 +446,8 @@ static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_us
     return rc;
 }
 
-/* After a failed batch the index may be ahead of the file: loads it again. */
+/* After a failed batch the index may have changes that the file lacks: loads the index again from
+ * the file. */
 static void reload_after_failure(cache *c) {
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);

@@ -32,8 +32,8 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     const char *start = c->in.p + c->in.start;
-    bool inside =
-        at >= start && at <= c->in.p + c->in.end; /* false for a cell converted to UTF-8 */
+    /* A cell that was converted to UTF-8 is outside the window. */
+    bool inside = at >= start && at <= c->in.p + c->in.end;
     long long line = (long long)(c->line + (inside ? count_lines(start, at) : 0));
     if (position < 0)
         return err_set(e, code, "%s, line %lld: %s", c->in.name, line, what);
@@ -83,8 +83,8 @@ void csv_advance(csv *c) {
  * cell. */
 typedef struct text_pieces {
     arena *mem;
-    char *p;
-    size_t room;
+    char *p;     /* the unused bytes of the current piece */
+    size_t room; /* number of unused bytes */
 } text_pieces;
 
 static str keep_text(text_pieces *t, const csv_cell *cell) {
@@ -92,7 +92,8 @@ static str keep_text(text_pieces *t, const csv_cell *cell) {
     if (n == 0)
         return (str){"", 0};
     if (n > t->room) {
-        if (n > TEXT_PIECE / 4) { /* a cell of its own piece */
+        /* A long cell gets memory of its own, so that the current piece stays in use. */
+        if (n > TEXT_PIECE / 4) {
             char *own = arena_alloc(t->mem, n);
             memcpy(own, cell->p, n);
             return (str){own, n};
@@ -215,7 +216,8 @@ static void recode_cells(csv *c, const value_type *types, arena *a) {
 
 static int store_record(csv *c, const value_type *types, text_pieces *texts, batch *out, err *e) {
     const char *p = c->in.p + c->in.start, *zero = memchr(p, 0, (size_t)(c->record.next - p));
-    if (zero) /* the sniffer has checked the first MiB only */
+    /* csv_sniff has looked for NUL bytes in the first MiB only. */
+    if (zero)
         return csv_error(c, e, ERR_CORRUPT, zero, -1, "a NUL byte: this is not a text file");
     if (c->record.n != c->ncolumns)
         return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cell%s, but %s has %d",

@@ -22,13 +22,14 @@ enum { WINDOW_FIRST = 256 << 10, GZIP_IN = 64 << 10 };
 
 typedef struct csv_gzip {
     z_stream z;
-    bool file_end, member_end;
+    bool file_end;   /* the compressed input has been read to its end */
+    bool member_end; /* the current member has been decompressed to its end */
     unsigned char in[GZIP_IN];
 } csv_gzip;
 
 /* Waits until read() would return data, the end, or an error. */
 static int wait_bytes(const csv_input *in, err *e) {
-    enum { LOOK_MS = 20 }; /* interval at which the flag is checked */
+    enum { LOOK_MS = 20 }; /* interval at which in->cancel is checked */
     struct pollfd at = {.fd = in->fd, .events = POLLIN};
     for (;;) {
         if (check_cancel(in->cancel, e))
@@ -137,7 +138,7 @@ static int window_fill(csv_input *in, err *e) {
         return status;
     in->end += got;
     in->eof = got == 0;
-    memset(in->p + in->end, 0, CSV_SLACK); /* the scanner may load these bytes */
+    memset(in->p + in->end, 0, CSV_SLACK); /* csv_record_next may load these bytes */
     return 0;
 }
 
@@ -218,7 +219,8 @@ int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, e
     posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     window_grow(in, WINDOW_FIRST);
     size_t got = 0;
-    while (in->end < 2 && !in->eof) { /* a pipe may return a single byte */
+    /* Reads the two bytes by which gzip is recognized; a pipe may return them one at a time. */
+    while (in->end < 2 && !in->eof) {
         int status = read_fd(in, in->p + in->end, GZIP_IN - in->end, &got, e);
         if (status)
             return status;

@@ -35,14 +35,16 @@ typedef struct csv_input {
     int fd; /* -1: memory */
     bool owns_fd;
     bool once; /* standard input or a pipe: it cannot be opened again from its beginning */
-    const atomic_bool *cancel; /* checked while waiting for such input; NULL: not cancellable */
-    struct csv_gzip *gzip;
+    /* checked while waiting for standard input or a pipe; NULL: not cancellable */
+    const atomic_bool *cancel;
+    struct csv_gzip *gzip; /* NULL: not gzipped */
     char *p;
     size_t start, end, cap;
-    bool eof;
+    bool eof; /* the input has no bytes after `end` */
 } csv_input;
 
-/* ERR_IO, ERR_CANCELLED. Opens an input. A pipe that was closed with `unread` is continued. */
+/* Opens an input. A pipe that csv_input_close kept is read from its beginning. ERR_IO,
+ * ERR_CANCELLED. */
 int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
 /* Closes an input. `unread`: the window still has the input's beginning, so a pipe is kept for the
@@ -62,7 +64,7 @@ typedef struct csv_cell {
 typedef struct csv_record {
     csv_cell *cells;
     int n, cap;
-    const char *next; /* after the record's line end */
+    const char *next; /* the byte after the record's line end; after an error see csv_status */
 } csv_record;
 
 typedef enum csv_status {
@@ -89,23 +91,25 @@ struct csv {
     arena *mem;
     char delimiter;
     bool header;
-    int ncolumns, batch_rows;
+    int ncolumns;
+    int batch_rows; /* maximum rows of a batch */
     str *names;
     value_type *types;
     csv_record record;
-    bool read;    /* rows have been read */
-    int64_t line; /* line of the record at in.start */
-    int64_t recoded, first_recoded;
+    bool read;             /* rows have been read */
+    int64_t line;          /* line of the record at in.start */
+    int64_t recoded;       /* number of cells converted from Windows-1252 */
+    int64_t first_recoded; /* line of the first of them */
 };
 
 int csv_sniff(csv *c, err *e);
 int csv_open_memory(const void *bytes, size_t n, const csv_options *options, csv **out, err *e);
-/* Reads the record at in.start into c->record, without consuming it. CSV_END at the end. */
+/* Reads the record at in.start into c->record, without consuming it. Sets *end if there is none. */
 int csv_peek(csv *c, bool *end, err *e);
 /* Moves to the next record. */
 void csv_advance(csv *c);
-/* Sets an error at byte `at` of the current record: "file, line N, column "c": …". position < 0:
- * without a column. */
+/* Sets an error at byte `at` of the current record: "file, line N, column "c": …". position: that
+ * of the column in a row; < 0: the message names no column. */
 int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format,
               ...) BASE_PRINTF(6, 7);
 

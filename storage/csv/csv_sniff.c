@@ -8,8 +8,8 @@
  *              prints the same: leading zeros, a plus sign, more than 64 bits, or a quoted "" make
  *              the column TEXT
  *   header     there is one if the first cell of a column that is not TEXT does not convert; or, if
- *              all columns are TEXT, if all cells of the first record look like names and none occurs
- *              again in its column
+ *              all columns are TEXT, if all cells of the first record look like names and none
+ *              occurs again in its column
  * Invariant: only the byte order mark and the header are consumed.
  */
 #include <stdlib.h>
@@ -48,7 +48,8 @@ static int fill_sample(csv *c, err *e) {
     if (memchr(p, 0, n))
         return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it contains NUL bytes",
                        c->in.name);
-    if (!c->options.delimiter && is_json(p, n)) { /* with a delimiter the user means CSV */
+    /* A user who gives a delimiter means CSV. */
+    if (!c->options.delimiter && is_json(p, n)) {
         err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
         err_hint(e, "convert a list of objects: jq -r 'map([.a, .b])[] | @csv'");
         return ERR_UNSUPPORTED;
@@ -158,12 +159,12 @@ static bool cell_is_null(const csv *c, const csv_cell *cell) {
     return !cell->quoted && str_equal((str){cell->p, cell->n}, c->options.null_text);
 }
 
-/* What was seen in the records after the first. */
+/* What was seen in the records after the first one. */
 typedef struct sample {
-    value_type *types; /* TYPE_NULL: no value seen */
-    bool *repeats;     /* the first record's cell occurs again in its column */
-    csv_cell *first;
-    int64_t records;
+    value_type *types; /* [columns] TYPE_NULL: no value seen */
+    bool *repeats;     /* [columns] the first record's cell occurs again in its column */
+    csv_cell *first;   /* [columns] cells of the first record */
+    int64_t records;   /* records after the first */
 } sample;
 
 static void sample_record(const csv *c, sample *s) {

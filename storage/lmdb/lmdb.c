@@ -41,7 +41,7 @@ int lmdb_error(err *e, int rc, const char *what) {
     case MDB_INCOMPATIBLE:
     case MDB_NOTFOUND:
         return err_set(e, ERR_CORRUPT, "%s: the file is damaged (%s)", what, mdb_strerror(rc));
-    case EIO: /* what LMDB also returns for a short write */
+    case EIO: /* LMDB returns EIO for a short write as well */
         return err_set(e, ERR_IO, "%s: the disk is full or failing", what);
     default:
         return err_set(e, ERR_IO, "%s: %s", what, mdb_strerror(rc));

@@ -9,11 +9,12 @@
 
 #include "storage/base.h"
 
-/* Maximum number of readers of one environment, over all processes, and the size of a lock file
- * with room for them. */
-enum { READERS_MAX = 510, LOCK_FILE_BYTES = 36 << 10 };
+enum {
+    READERS_MAX = 510,         /* maximum readers of one environment, over all processes */
+    LOCK_FILE_BYTES = 36 << 10 /* size of a lock file with room for READERS_MAX readers */
+};
 
-/* Sets *e to the meaning of an LMDB status or errno value, and returns its code; 0 for success.
+/* Sets *e to the meaning of an LMDB status or errno value, and returns its err_code; 0 for success.
  * `what` begins the message: "cannot write the table". */
 int lmdb_error(err *e, int rc, const char *what);
 
@@ -21,15 +22,16 @@ int lmdb_error(err *e, int rc, const char *what);
  * file. */
 int lmdb_env_create(MDB_env **out);
 
-/* Changes the map's size of an environment without transactions; 0: large enough for what other
- * processes have written. Returns an LMDB status or errno value. On failure the old map stays:
- * mdb_env_set_mapsize alone would leave the environment without a map, and the next transaction
- * would crash. */
+/* Sets the size of the map of an environment that has no open transactions. bytes = 0: the present
+ * size, doubled until it holds what other processes have written. Returns an LMDB status or errno
+ * value. On failure the old map stays: mdb_env_set_mapsize alone would leave the environment
+ * without a map, and the next transaction would crash. */
 int lmdb_map_resize(MDB_env *env, size_t bytes);
 
-/* Allocates the disk blocks of `file`'s lock file before LMDB maps it. LMDB creates it sparse, so
- * on a full disk the first access to the map would raise SIGBUS. The size of an existing lock file
- * stays: other processes have mapped it. Returns an errno value, 0 for success. */
+/* Allocates the disk blocks of the lock file of the database `file` before LMDB maps it. LMDB
+ * creates a sparse lock file, so on a full disk the first access to its map would raise SIGBUS. The
+ * size of an existing lock file stays: other processes have mapped it. Returns an errno value, 0
+ * for success. */
 int lmdb_lock_file_reserve(const char *file, mode_t mode);
 
 #endif

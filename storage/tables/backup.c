@@ -14,9 +14,10 @@
 /* LMDB's copy function cannot be cancelled, but ends when a write fails. So it writes to a pipe; a
  * thread copies from there to the file, and closes the pipe on cancellation. */
 typedef struct pipe_copy {
-    int from, to;
+    int from; /* the pipe's end for reading */
+    int to;   /* the file */
     const atomic_bool *cancel;
-    int error; /* errno */
+    int error; /* errno value; 0: none */
 } pipe_copy;
 
 enum { COPY_BYTES = 256 << 10 };
@@ -56,7 +57,7 @@ static int copy_env(store *s, int file, const atomic_bool *cancel) {
     pthread_t thread;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return errno;
-    (void)fcntl(ends[1], F_SETPIPE_SZ, COPY_BYTES); /* larger; best effort */
+    (void)fcntl(ends[1], F_SETPIPE_SZ, COPY_BYTES); /* a larger pipe, if the system permits it */
     pipe_copy c = {.from = ends[0], .to = file, .cancel = cancel};
     int rc = pthread_create(&thread, NULL, pipe_copy_main, &c);
     if (rc) {
@@ -101,7 +102,7 @@ static int copy_tables(store *s, const char *part, const char *directory, const 
 }
 
 /* Makes a new directory for the copy. A killed backup of an earlier process with the same pid may
- * have left its own. */
+ * have left a directory of the same name, so several names are tried. */
 static int make_part(const char *directory, buf *part) {
     enum { TRIES = 1000 };
     int made = -1;
@@ -130,7 +131,8 @@ static int copy_and_name(store *s, const char *directory, const atomic_bool *can
 
 int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e) {
     const txn_wait wait = {.busy_timeout_ms = FORMAT_TIMEOUT_MS, .cancel = cancel};
-    bool lock = s->no_lock && !s->open_txns; /* else this process has the lock already */
+    /* With no_lock a shared lock keeps writers away; an open transaction holds it already. */
+    bool lock = s->no_lock && !s->open_txns;
     int status = lock ? reader_lock(s, &wait, e) : 0;
     if (status)
         return status;

@@ -155,7 +155,7 @@ bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree,
     def->name = str_copy(a, get_str(&r));
     *tree = get_u32(&r);
     read_columns(&r, a, def);
-    uint32_t rowid_column = get_u32(&r); /* plus one */
+    uint32_t rowid_column = get_u32(&r); /* position + 1; 0: none */
     if (rowid_column > (uint32_t)def->ncolumns || def->ncolumns > COLUMNS_MAX) {
         rowid_column = 0;
         r.bad = true;
@@ -206,7 +206,8 @@ bool catalog_read_model(MDB_val data, arena *a, model_def *def) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* A record while loading; records are sorted by kind, then by name. */
+/* A record of the catalog while it is loaded; records are sorted by kind, then by name in lower
+ * case. */
 typedef struct loaded {
     char kind;
     uint32_t id;

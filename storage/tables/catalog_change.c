@@ -1,6 +1,6 @@
 /*
- * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog, and of the trees that go with
- * them.
+ * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog, and of the trees of tables and
+ * indexes.
  *
  * Invariant: every change runs in a child transaction if a savepoint is open, increments the schema
  * cookie, and reloads t->snap; definitions in the old snapshot stay as they were.
@@ -238,7 +238,7 @@ int catalog_drop_table(txn *t, str name, err *e) {
 }
 
 /* Copies all rows of `from` into tree `to` with layout `after`. Column i of a new row is column
- * source[i] of the old one, or `fill` if that is -1. */
+ * source[i] of the old row, or `fill` if source[i] is -1. */
 static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after,
                         const int *source, value fill, const atomic_bool *cancel, err *e) {
     MDB_cursor *in = NULL, *out = NULL;

@@ -23,7 +23,7 @@
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static store *open_stores;
 
-/* ---- the lock file ------------------------------------------------------------------------------ */
+/* ---- the lock file --------------------------------------------------------------------------- */
 
 /* Opens writer.lock; sets read_only and no_lock by the permissions of the files. */
 static int lock_file_open(store *s, err *e) {
@@ -36,7 +36,8 @@ static int lock_file_open(store *s, err *e) {
         s->read_only = true;
     if (error == EACCES || error == EROFS || error == EPERM) {
         s->read_only = s->no_lock = true;
-        s->lock_fd = open(path.p, O_RDONLY | O_CLOEXEC); /* absent: no process can be writing */
+        /* lock_fd = -1 if the file is absent: then no process can be writing. */
+        s->lock_fd = open(path.p, O_RDONLY | O_CLOEXEC);
         error = 0;
     }
     if (error)
@@ -149,8 +150,8 @@ static int format_check(store *s, bool *empty, err *e) {
     return status;
 }
 
-/* Writes the header of a new file. Another process may have done so while this one waited for the
- * lock, so the check is repeated under it. */
+/* Writes the header of a new file. Another process may have written it while this one waited for
+ * the lock, so the check is repeated under the lock. */
 static int format_initialise(store *s, err *e) {
     txn_wait wait = {.busy_timeout_ms = FORMAT_TIMEOUT_MS};
     bool empty = true;

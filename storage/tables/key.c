@@ -38,7 +38,7 @@ static void append_text(buf *b, str s) {
         s.p += n + 1;
         s.n -= n + 1;
     }
-    buf_append(b, "\0", 2); /* two zeros: one and the literal's terminator */
+    buf_append(b, "\0", 2); /* two zeros: the one in the literal, and its terminator */
 }
 
 void key_append_cell(buf *b, value_type type, value v) {

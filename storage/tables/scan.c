@@ -21,38 +21,44 @@ struct table_scan {
     table_scan *next_open;
     const atomic_bool *cancel;
     const table_info *info;
-    const index_def *index; /* of the transaction's catalog; NULL: by rowid */
+    const index_def *index; /* in the transaction's catalog; NULL: the scan is by rowid */
     uint32_t index_tree;
-    int ncolumns, *columns;
-    value_type *types;
+    int ncolumns;
+    int *columns;      /* [ncolumns] as in scan_spec */
+    value_type *types; /* [ncolumns] types of these columns */
     arena *mem;
-    arena *bound_mem; /* reset by scan_rebind */
+    arena *bound_mem; /* values of the bounds; reset by scan_rebind */
 
-    /* Bounds by rowid. */
+    /* Bounds by rowid, inclusive. */
     int64_t low_rowid, high_rowid;
-    bool empty;
+    bool empty; /* no rowid is within the bounds */
     /* Bounds by index: the cells as uncut key bytes, and as values to compare groups with. */
     buf low, high;
     bool low_inclusive, low_not_null, high_inclusive;
     value *low_values, *high_values;
     int nlow, nhigh;
     bool descending;
-    int batch_rows; /* limit of the next batch */
+    int batch_rows; /* maximum rows of the next batch */
     bool at_low;    /* entries equal to an exclusive low bound may follow */
 
-    MDB_cursor *rows, *entries; /* entries: of the index */
-    uint64_t epoch;             /* txn->epoch when the cursors were placed */
-    bool started, done;
-    buf last; /* the last key read */
+    MDB_cursor *rows;    /* in the tree of rows */
+    MDB_cursor *entries; /* in the tree of the index */
+    uint64_t epoch;      /* txn->epoch when the cursors were placed */
+    bool started;        /* `last` is valid */
+    bool done;           /* no entry follows */
+    buf last;            /* the last key read */
 
     int64_t *pending; /* rowids of the current group, in order */
-    size_t npending, at_pending, cap_pending;
+    size_t npending;
+    size_t at_pending; /* position of the next rowid to return */
+    size_t cap_pending;
 
     const int64_t *listed; /* rowids of scan_listed; NULL: scan by bounds */
-    size_t nlisted, at_listed;
+    size_t nlisted;
+    size_t at_listed; /* position of the next rowid to return */
 
-    int64_t rowid[BATCH_ROWS];
-    MDB_val bytes[BATCH_ROWS];
+    int64_t rowid[BATCH_ROWS]; /* rowids of the batch */
+    MDB_val bytes[BATCH_ROWS]; /* rows of the batch, in the map */
 };
 
 table_scan *scan_next_open(const table_scan *s) {
@@ -188,7 +194,8 @@ static int seek_below(MDB_cursor *c, MDB_val *key, MDB_val *data) {
     return mdb_cursor_get(c, key, data, rc ? MDB_LAST : MDB_PREV);
 }
 
-/* Seeks to the entry before the last one read, or to the last within the high bound. */
+/* Seeks to the next entry of a descending scan: the one before the last entry read, or at first the
+ * last one that is not above the high bound. */
 static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t above[KEY_CUT_BYTES + 1];
     size_t n = BASE_MIN(s->high.n, (size_t)KEY_CUT);
@@ -210,7 +217,8 @@ static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) 
     return seek_below(c, key, data);
 }
 
-/* Seeks to the entry after the last one read, or to the first within the low bound. */
+/* Seeks to the next entry of an ascending scan: the one after the last entry read, or at first the
+ * first one that is not below the low bound. */
 static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t low[KEY_ROWID];
     if (s->started) {
@@ -279,7 +287,8 @@ static int no_such_row(const table_scan *s, int64_t rowid, err *e) {
                    s->info->def->name.p, (long long)rowid);
 }
 
-/* Reads a row's bytes. A missing row is an error, or *found = false if `found` is not NULL. */
+/* Reads a row's bytes. A missing row is an error if `found` is NULL; otherwise it sets *found =
+ * false. */
 static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, err *e) {
     uint8_t bytes[KEY_ROWID];
     rowid_put(bytes, rowid);
@@ -389,9 +398,9 @@ static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
     return gather_group(s, key, e);
 }
 
-/* Finds the rowid of the next entry within the bounds; at the end, sets s->done. *fresh: the entry
- * was just read, so its row must exist; a row of a group may have been deleted since the group was
- * read. */
+/* Finds the rowid of the next entry within the bounds; at the end, sets s->done. *fresh = true: the
+ * entry was just read, so its row must exist; false: it is from a group read earlier, and its row
+ * may have been deleted since. */
 static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, err *e) {
     MDB_val key, data;
     int rc;
@@ -434,12 +443,13 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
     return 0;
 }
 
-/* Called if a row of the current group is missing: an error, unless its entry was deleted as
- * well. */
+/* Called if a row of the current group is missing: this is an error, unless the row's entry was
+ * deleted as well. */
 static int absent_row(table_scan *s, int64_t rowid, err *e) {
     MDB_val key = {s->last.n, s->last.p}, data;
     uint8_t bytes[KEY_CUT + KEY_ROWID];
-    if (key_is_cut(key)) /* its row was read when the group was sorted */
+    /* The row of a cut key was read when its group was sorted, so it has been deleted since. */
+    if (key_is_cut(key))
         return 0;
     memcpy(bytes, s->last.p, s->last.n);
     rowid_put(bytes + s->last.n - KEY_ROWID, rowid);

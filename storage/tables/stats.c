@@ -1,7 +1,8 @@
 /*
  * stats.c - column statistics for the planner, computed by ANALYZE and while many rows are written.
  *
- *   rows --stats_feed_rows--> counts: NULLs, bytes, extremes, hashes of values, a reservoir of rowids
+ *   rows --stats_feed_rows--> counts: NULLs, bytes, least and greatest value, hashes of values; a
+ *                             reservoir of rowids
  *        --stats_feed_keep--> column_stats, and the counts, to which later rows are added
  *                             (stats_record.c encodes both)
  *
@@ -17,7 +18,7 @@
 
 #include "stats_int.h"
 
-enum { BOUND_BYTES_MAX = 128 /* of a text kept as low, high or common value */ };
+enum { BOUND_BYTES_MAX = 128 /* maximum bytes of a text kept as low, high or common value */ };
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -176,7 +177,8 @@ void stats_feed_rows(stats_feed *f, const batch *b, const int64_t *rowids) {
     for (int k = 0; k < f->ncolumns; k++) {
         const column *in = &b->cols[k];
         column_count *c = &f->columns[k];
-        if (k == f->rowid_column) /* a batch may leave it NULL, to be assigned */
+        /* A batch may have NULLs in the rowid column, whose values are assigned by table_insert. */
+        if (k == f->rowid_column)
             for (int i = 0; i < b->rows; i++)
                 count_integer(f->mem, c, value_int(rowids[i]));
         else if (in->type == TYPE_TEXT || in->type == TYPE_BLOB)
@@ -301,7 +303,7 @@ static void finish_column(const stats_feed *f, int column_at, value *values, siz
     find_common(out, f->mem, values, n, sampled);
 }
 
-/* Fills the joint sample: ids of equal values, and lengths. */
+/* Fills the joint sample: ids of the values, equal for equal values, and printed lengths. */
 static void finish_joint(const stats_feed *f, const value *cells, int n, table_stats *out) {
     uint64_t *hashes = ARENA_ARRAY(f->mem, uint64_t, JOINT_ROWS);
     hash_index ids = {0};
@@ -312,7 +314,8 @@ static void finish_joint(const stats_feed *f, const value *cells, int n, table_s
         c->joint = ARENA_ARRAY(f->mem, joint_cell, BASE_MAX(out->njoint, 1));
         hash_index_free(&ids);
         for (int i = 0; i < out->njoint; i++) {
-            int64_t row = (int64_t)i * n / out->njoint; /* spread over the reservoir */
+            /* The rows of the joint sample are spread evenly over the reservoir. */
+            int64_t row = (int64_t)i * n / out->njoint;
             value v = cells[row * f->ncolumns + k];
             c->joint[i] = (joint_cell){JOINT_NULL, 0};
             if (v.type == TYPE_NULL)
@@ -341,14 +344,15 @@ static int finish(txn *t, const table_def *def, stats_feed *f, table_stats *out,
     value *values = ARENA_ARRAY(f->mem, value, BASE_MAX(f->nsample, 1));
     size_t *sizes = ARENA_ARRAY(f->mem, size_t, BASE_MAX(f->nsample, 1));
     int64_t *rowids = ARENA_ARRAY(f->mem, int64_t, BASE_MAX(f->nsample, 1));
-    if (f->nsample) { /* read in the table's order; the reservoir keeps its own order */
+    /* The rows are read in the table's order, by a sorted copy: the reservoir keeps its order. */
+    if (f->nsample) {
         memcpy(rowids, f->sample, sizeof *rowids * (size_t)f->nsample);
         qsort(rowids, (size_t)f->nsample, sizeof *rowids, rowid_compare);
     }
     for (int i = 0; i < f->nsample && !status; i++) {
         bool found;
         status = table_get(t, def, rowids[i], cells + (size_t)n * width, &found, e);
-        n += found; /* else it was deleted after it was sampled */
+        n += found; /* a row that was deleted after it was sampled is left out */
     }
     if (status)
         return status;
@@ -385,8 +389,8 @@ int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e) {
         return 0;
     bool found;
     status = stats_record_counts(t, def, *out, &found, e);
-    /* Count the table again without stored counts, or if they are off by more than a factor of
-     * 2. */
+    /* If no counts are stored, or the stored rows are off by more than a factor of 2, count the
+     * whole table. */
     if (status == 0 && (!found || (*out)->rows > 2 * rows || rows > 2 * (*out)->rows)) {
         stats_feed_clear(*out);
         status = feed_table(t, def, *out, NULL, e);
@@ -409,9 +413,10 @@ int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *
 
 /* ---- reading them ---------------------------------------------------------------------------- */
 
-/* Scales the number of distinct values from the counted rows to the current rows, by growth ^
- * (distinct / rows). So this number grows with the rows for a key, and stays for a column with few
- * values. */
+/* Scales the number of distinct values from the counted rows to the current rows: multiplies it by
+ * growth ^ (distinct / present), where growth is current rows / counted rows, and present the
+ * number of counted values that are not NULL. So the number grows with the rows for a key, and
+ * stays for a column with few values. */
 static void age(table_stats *s) {
     double counted = (double)s->counted_rows, growth = (double)s->rows / BASE_MAX(1, counted);
     for (int i = 0; i < s->ncolumns && s->rows != s->counted_rows; i++) {

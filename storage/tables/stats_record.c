@@ -1,11 +1,11 @@
 /*
  * stats_record.c - encoding of statistics in the meta tree: column_stats under "stats:<table id>",
- * the counts they are made from under "counts:<table id>".
+ * the column_counts that they are made from under "counts:<table id>".
  *
  *   stats   version, columns, counted rows; per column its column_stats; joint rows; per column a
  *           joint cell (value id, bytes) per joint row
- *   counts  version, columns, rows, random state, reservoir; per column NULLs, bytes, and the
- *           hashes of its values: 1 + nexact × 8 bytes, or the registers
+ *   counts  version, columns, rows, random state, reservoir; per column its column_count, which has
+ *           nexact hashes or, if nexact is above EXACT_DISTINCT, the registers
  *
  * A record of another version, or for another number of columns, is ignored: the table then is not
  * analyzed.

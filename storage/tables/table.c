@@ -199,7 +199,8 @@ static arena *scratch(txn *t) {
     return t->row_mem;
 }
 
-/* Encodes a row. Sets *cells to its cells within the bytes, or NULL if the table has no indexes. */
+/* Encodes a row into *bytes. Sets *cells to its values, whose texts point into *bytes; NULL if the
+ * table has no indexes. */
 static int encode_row(txn *t, const table_info *info, const value *row, int64_t rowid,
                       MDB_val *bytes, value **cells, err *e) {
     bytes->mv_size = row_size(&info->layout, row);
@@ -212,8 +213,8 @@ static int encode_row(txn *t, const table_info *info, const value *row, int64_t 
     return row_decode(&info->layout, *bytes, rowid, *cells, e);
 }
 
-/* Reads the old row: its bytes in the map, and its cells in a copy (NULL if the table has no
- * indexes). */
+/* Reads the row before a change. *data: its bytes in the map. *cells: its values, whose texts point
+ * into a copy; NULL if the table has no indexes. */
 static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *data, value **cells,
                      err *e) {
     bool found = false;

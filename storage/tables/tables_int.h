@@ -31,7 +31,7 @@
  * An index entry has a key and an empty value:
  *
  *   | cell, cell, …                 | rowid (8) |   at most 400 bytes of cells: an uncut key
- *   | first 400 bytes | XXH3-128    | rowid (8) |   more: a cut key, the only kind of 424 bytes
+ *   | first 400 bytes | XXH3-128    | rowid (8) |   more: a cut key, of 424 bytes
  *
  *   cell: 0 for NULL, else 1 and INTEGER: 8 bytes, sign flipped; REAL: 8 bytes, ordered; BOOLEAN: 1
  *   byte; TEXT, BLOB: bytes with 0 written as 0 255, ended by 0 0.
@@ -53,9 +53,9 @@ enum {
     FORMAT_VERSION = 1,
     TREES_MAX = 2048,
     COLUMNS_MAX = 2000,
-    KEY_CUT = 400,
-    KEY_HASH = 16,
-    KEY_ROWID = 8,
+    KEY_CUT = 400,    /* bytes of cells in a cut key; maximum in an uncut key */
+    KEY_HASH = 16,    /* bytes of the hash in a cut key */
+    KEY_ROWID = 8,    /* bytes of the rowid at the end of every key */
     KEY_NOT_NULL = 1, /* first byte of a cell that is not NULL */
     KEY_CUT_BYTES = KEY_CUT + KEY_HASH + KEY_ROWID
 };
@@ -68,8 +68,10 @@ typedef struct row_layout {
     int ncolumns, rowid_column;
     uint32_t slots_end; /* offset of the text area */
     const column_def *columns;
-    uint32_t *slot;       /* offset of each column's slot; 0: the rowid column */
-    uint32_t *text_start; /* TEXT, BLOB: offset of the slot with its start; 0: it is the first */
+    uint32_t *slot; /* [ncolumns] offset of each column's slot; 0: the rowid column has none */
+    /* [ncolumns] TEXT, BLOB: offset of the previous text column's slot, whose end offset is where
+     * this text starts; 0: this is the first text column */
+    uint32_t *text_start;
 } row_layout;
 
 void row_layout_init(row_layout *l, arena *a, const table_def *def);
@@ -108,7 +110,7 @@ static inline int64_t key_rowid(MDB_val key) {
 typedef struct table_info {
     const table_def *def;
     uint32_t tree;         /* number of the tree of rows */
-    uint32_t *index_trees; /* numbers of the trees of def->indexes */
+    uint32_t *index_trees; /* [def->nindexes] numbers of the trees of the indexes */
     row_layout layout;
 } table_info;
 
@@ -118,12 +120,13 @@ typedef struct snapshot {
     int refs;
     arena *mem;
     uint64_t cookie;
-    uint64_t version_txn; /* LMDB transaction that the version counters in tables[] were read at */
-    uint32_t next_id;
+    uint64_t version_txn; /* id of the last LMDB commit that the counters in tables[] include */
+    uint32_t next_id;     /* the next free object id */
     catalog catalog;
-    table_def *tables; /* catalog.tables, with writable version counters */
-    table_info *infos; /* of tables[] */
-    uint32_t *view_ids, *model_ids;
+    table_def *tables;   /* catalog.tables, with writable version counters */
+    table_info *infos;   /* [catalog.ntables] trees and layouts of the tables */
+    uint32_t *view_ids;  /* [catalog.nviews] ids of catalog.views */
+    uint32_t *model_ids; /* [catalog.nmodels] ids of catalog.models */
 } snapshot;
 
 void snapshot_release(snapshot *s); /* NULL is fine */
@@ -149,16 +152,16 @@ int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
 /* ---- transactions (txn.c) -------------------------------------------------------------------- */
 
 typedef struct txn_tree {
-    MDB_cursor *cursor; /* in the innermost LMDB transaction, or NULL */
-    int64_t last_rowid;
-    bool last_known; /* last_rowid and last_empty are valid */
-    bool last_empty; /* the tree has no rows */
+    MDB_cursor *cursor; /* of the innermost LMDB transaction; NULL: not open */
+    int64_t last_rowid; /* the greatest rowid in the tree */
+    bool last_known;    /* last_rowid and last_empty are valid */
+    bool last_empty;    /* the tree has no rows */
 } txn_tree;
 
 typedef struct undo_entry {
     uint32_t table_id;
     int64_t rowid;
-    uint8_t *bytes; /* the row before the change; NULL: it did not exist */
+    uint8_t *bytes; /* the row before the change; NULL: there was no row */
     size_t nbytes;
 } undo_entry;
 
@@ -166,8 +169,8 @@ enum { UNDO_MAX = 64 };
 
 /* An LMDB handle that a transaction opened; LMDB closes it if that transaction aborts. */
 typedef struct opened_handle {
-    uint32_t tree;
-    bool in_child;
+    uint32_t tree; /* number of the handle's tree */
+    bool in_child; /* the child transaction opened it, not the root */
 } opened_handle;
 
 /*
@@ -178,44 +181,48 @@ typedef struct opened_handle {
  */
 struct txn {
     store *store;
-    txn *next_open;
-    bool write, savepoint;
+    txn *next_open; /* in the list store->open_txns */
+    bool write;
+    bool savepoint;      /* a savepoint is open */
     bool broken;         /* rolling back a savepoint failed: commit is refused */
-    MDB_txn *root, *mdb; /* mdb: the child while there is one, else root */
+    MDB_txn *root, *mdb; /* mdb: the child transaction while there is one, else root */
     snapshot *snap;
-    snapshot *retired;        /* before the last catalog change; callers may still read it */
-    snapshot *savepoint_snap; /* at the savepoint */
-    txn_tree *trees;
+    /* snap before the last catalog change; callers may still read it */
+    snapshot *retired;
+    snapshot *savepoint_snap; /* snap when the savepoint was opened */
+    txn_tree *trees;          /* [ntrees] by tree number */
     uint32_t ntrees;
     opened_handle *opened;
     int nopened, opened_cap;
-    table_scan *scans;
-    uint64_t epoch;  /* incremented by every write: scans then seek again */
-    uint32_t *dirty; /* ids of changed tables */
+    table_scan *scans; /* list of the transaction's scans */
+    uint64_t epoch;    /* incremented by every write: scans then seek again */
+    uint32_t *dirty;   /* [ndirty] ids of changed tables */
     int ndirty, dirty_cap;
     undo_entry undo[UNDO_MAX];
     int nundo;
     arena *undo_mem;
-    size_t used_bytes; /* upper bound of the map's bytes in use, estimated */
-    buf key;           /* scratch */
-    arena *row_mem;    /* scratch of one row operation */
+    size_t used_bytes; /* bytes of the map in use, estimated from above */
+    buf key;           /* the last index key made */
+    arena *row_mem;    /* scratch memory of one row operation */
 };
 
 /* Sets t->snap to the current catalog of the transaction (catalog.c). */
 int txn_load_catalog(txn *t, err *e);
 /* Gets the cursor of a tree, opened on first use. */
 int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e);
+/* Gets the LMDB handle of a tree, opened on first use. */
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e);
 void txn_close_cursors(txn *t);
 /* Deletes all entries of a tree; txn_before_change must have been called. */
 int txn_empty_tree(txn *t, uint32_t tree, err *e);
-/* Must precede every change except of a single row: turns an open savepoint into a child
+/* Must precede every change other than that of a single row: turns an open savepoint into a child
  * transaction. ERR_INTERNAL in a read transaction. */
 int txn_before_change(txn *t, err *e);
-/* Must precede the change of a single row: logs its old bytes (NULL: no such row) for the open
- * savepoint, or begins a child transaction. */
+/* Must precede the change of a single row to new_bytes bytes: logs the old bytes (NULL: there is no
+ * such row) for the open savepoint, or begins a child transaction. */
 int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *old,
                    size_t new_bytes, err *e);
+/* Makes the commit increment the table's version. */
 void txn_mark_dirty(txn *t, uint32_t table_id);
 int txn_need_write(const txn *t, err *e);
 
@@ -231,8 +238,8 @@ int index_add_row(txn *t, const table_info *info, int index, const value *row, i
                   err *e);
 int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
                      err *e);
-/* Finds a row other than `self` (if has_self) whose index columns equal those of `row`. A NULL
- * among them equals nothing. */
+/* Finds a row other than `self` (if has_self) whose index columns equal those of `row`. A row with
+ * a NULL in an index column equals no row. */
 int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
                      int64_t self, int64_t *rowid, bool *found, err *e);
 int index_build(txn *t, const table_info *info, int index, const atomic_bool *cancel, err *e);
@@ -245,31 +252,34 @@ int index_violation(const table_def *def, const index_def *index, const value *r
 
 table_scan *scan_next_open(const table_scan *s);
 void scan_detach(table_scan *s); /* closes its LMDB cursors; scan_next opens them again */
-void scan_orphan(table_scan *s); /* detaches it from its transaction, which is about to end */
+void scan_orphan(table_scan *s); /* removes it from its transaction, which is about to end */
 
 int stats_forget(txn *t, uint32_t table_id, err *e); /* stats_record.c */
 
 /* ---- the store (env.c, directory.c, lock.c, memdir.c) ---------------------------------------- */
 
-enum { FORMAT_TIMEOUT_MS = 5000 }; /* maximum wait for writer.lock in opening and backup */
+/* Maximum wait for writer.lock when a database is opened or backed up. */
+enum { FORMAT_TIMEOUT_MS = 5000 };
 
 struct store {
     char *path;
     bool memory, read_only;
-    bool no_lock; /* no write permission: readers lock writer.lock shared, without an LMDB slot */
+    /* no write permission: readers hold a shared lock on writer.lock, not an LMDB reader slot */
+    bool no_lock;
     MDB_env *env;
     size_t map_bytes;
-    dev_t device;
-    ino_t inode;
+    dev_t device;     /* of the database's directory */
+    ino_t inode;      /* of the database's directory */
     store *next_open; /* in the list of this process's open stores */
-    int lock_fd, owner_fd;
+    int lock_fd;      /* writer.lock; -1: none */
+    int owner_fd;     /* owner.lock of a :memory: database; -1: none */
     MDB_dbi catalog_dbi, meta_dbi;
-    MDB_dbi tree_dbi[TREES_MAX]; /* 0: not open */
-    snapshot *snap;
-    MDB_txn *idle_reader;
-    txn *open_txns;
-    struct cache *cache;   /* NULL: not yet opened */
-    store_options options; /* its texts are owned by the store */
+    MDB_dbi tree_dbi[TREES_MAX]; /* handles of trees by number; 0: not open */
+    snapshot *snap;              /* the catalog loaded last */
+    MDB_txn *idle_reader;        /* a reset read transaction for the next reader, or NULL */
+    txn *open_txns;              /* list of open transactions */
+    struct cache *cache;         /* NULL: not yet opened */
+    store_options options;       /* its texts are owned by the store */
 };
 
 /* Open and close tables.mdb of a store whose options are set. */
@@ -281,7 +291,8 @@ void tables_close(store *s);
 int directory_prepare(store *s, err *e);
 /* fsync of a directory and its parent: LMDB syncs the bytes of a file, not its name. */
 int directory_sync(const char *directory, err *e);
-char *path_without_slashes(const char *path); /* without trailing ones; on the heap */
+/* Returns a copy of the path without trailing slashes, on the heap. */
+char *path_without_slashes(const char *path);
 /* Returns the name of a network file system, found by statfs's f_type; NULL for other file
  * systems. */
 const char *fs_network_name(long magic);
@@ -291,8 +302,8 @@ int writer_lock(store *s, const txn_wait *wait, err *e);
 void writer_unlock(store *s);
 int reader_lock(store *s, const txn_wait *wait, err *e);
 
-/* Creates a private directory under $TMPDIR, to be removed by memdir_remove. *owner_fd holds its
- * lock until the process ends. */
+/* Creates a private directory under $TMPDIR, to be removed by memdir_remove. *owner_fd holds the
+ * directory's lock until memdir_remove or the end of the process; see memdir_sweep. */
 int memdir_create(char **path, int *owner_fd, err *e);
 void memdir_remove(const char *path, int owner_fd);
 void memdir_sweep(void); /* removes the directories of dead processes */

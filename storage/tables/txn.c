@@ -14,8 +14,12 @@
 
 #include "tables_int.h"
 
-/* Estimates: is the map far enough from full to do without a child transaction? */
-enum { ROW_OVERHEAD_PAGES = 64, UNDO_BYTES_MAX = 1 << 20 };
+enum {
+    /* maximum number of pages that changing a row in one tree copies, estimated */
+    ROW_OVERHEAD_PAGES = 64,
+    UNDO_BYTES_MAX = 1 << 20 /* maximum size of a row in the undo log */
+};
+/* Without a child transaction a row is changed only while this much of the map stays free. */
 #define MAP_SLACK ((size_t)16 << 20)
 
 /* ---- handles and cursors --------------------------------------------------------------------- */
@@ -218,7 +222,8 @@ static void txn_free(txn *t) {
     free(t);
 }
 
-/* Ends the LMDB read transaction; its reader slot is kept for the next one. */
+/* Ends the LMDB read transaction. Keeps it, reset and with its reader slot, for the next reader,
+ * unless one is kept already or it opened handles. */
 static void end_read(txn *t) {
     store *s = t->store;
     if (!t->root)
@@ -283,8 +288,8 @@ int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
         int status = txn_begin_once(s, write, wait, &t, e);
         if (status)
             return status;
-        /* Other transactions may use a handle that a read transaction opened only after that
-         * transaction has ended. */
+        /* Other transactions may use the handles that a read transaction opened, but only after it
+         * has ended. So it is ended here, and the next round begins another. */
         if (write || t->nopened == 0) {
             *out = t;
             return 0;
@@ -310,7 +315,7 @@ static int raise_versions(txn *t, err *e) {
         uint64_t version = 0;
         int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
         if (rc == MDB_NOTFOUND)
-            continue; /* dropped since */
+            continue; /* the table was dropped after the change */
         if (!rc && data.mv_size == sizeof version)
             memcpy(&version, data.mv_data, sizeof version);
         version++;
