@@ -16,7 +16,7 @@
  * Invariant: an answer is a function of (engine fingerprint, prompt tokens, guide, sampling), bit
  * for bit. Other requests, their order, the number of threads and the source of KV (computed, in
  * memory, from the store) do not change it; gpu/README.md says how that is ensured. The engine
- * knows nothing of SQL and includes no header of another room but those of storage/base.
+ * knows nothing of SQL and includes no header of another room except those of storage/base.
  */
 #ifndef KVASIR_LLM_H
 #define KVASIR_LLM_H
@@ -31,9 +31,9 @@ typedef struct llm_engine llm_engine;
 /* ---- the engine ------------------------------------------------------------------------------ */
 
 /* The number format of the layers' matrices and of the activations multiplied with them. INT8:
- * weights as bytes, with a scale and a minimum per group of 32; activations as bytes with a scale
- * per group, except the inputs of the q, k and v matrices, which have 16 bits. INT8X2: activations
- * as two bytes per value everywhere. */
+ * weights as bytes, with a scale and a minimum per group of 32; activations as bytes, with a scale
+ * per group. The q, k and v matrices and the last layer have a more exact format (gpu/README.md,
+ * "Precision"). INT8X2: the weights of all layers as bytes, activations as two bytes per value. */
 typedef enum llm_precision {
     LLM_PRECISION_AUTO, /* chosen by measurement at the first load */
     LLM_F32,
@@ -77,19 +77,23 @@ typedef struct llm_model_info {
     const char *chat_family;      /* "chatml", "llama3", …; "none": no known chat template */
     llm_format default_format;    /* what LLM_FORMAT_AUTO means for this model */
     uint64_t parameters;
-    uint64_t file_bytes, weight_bytes; /* of the file; of the packed weights in memory */
+    uint64_t file_bytes;
+    uint64_t weight_bytes; /* size of the packed weights in memory */
     int layers, width, heads, kv_heads, head_dim, ffn, vocab, context;
     size_t kv_bytes_per_token;
     int kv_block_tokens;
     size_t kv_memory_bytes; /* a session's default KV memory on the device */
-    size_t kv_host_bytes;   /* and in host memory, for blocks that leave the device; 0 on the CPU */
+    /* a session's default KV memory on the host, for blocks that do not fit the device; 0: the
+     * backend uses none */
+    size_t kv_host_bytes;
     llm_attention attention;
     int sink_tokens, window_tokens; /* 0 without streaming */
     llm_kv_dtype kv_dtype;
     int threads;
-    hash128 weights;     /* of all bytes of the file */
-    hash128 fingerprint; /* of all that determines bits: file, precision, libraries, KV type */
-    double prefill_tok_s, decode_tok_s; /* measured on this machine; 0: not yet measured */
+    hash128 weights; /* hash of all bytes of the file */
+    /* hash of all that determines an answer's bits: file, precision, libraries, KV type, … */
+    hash128 fingerprint;
+    double prefill_tok_s, decode_tok_s; /* tokens per second on this machine; 0: not measured */
     double load_ms; /* time of opening; llm_figures.load_ms adds the time of reading the weights */
 } llm_model_info;
 
@@ -101,9 +105,10 @@ const llm_model_info *llm_engine_info(const llm_engine *engine);
 /* Copies the facts and their strings into *out and `mem`, so that they outlive the engine. */
 void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out);
 
-/* Whether a load or a pass found that the file, or what it computes on this machine, differs from
- * the record in the side file. The llm_step that finds this fails with ERR_MODEL before it returns
- * an answer. The engine's fingerprint is then wrong: close it and open a new one. Thread-safe. */
+/* Whether a load or a pass found that the file, or the bits that the model gives on this machine,
+ * differ from the record in the side file. The llm_step that finds this fails with ERR_MODEL before
+ * it returns an answer. The engine's fingerprint is then wrong: close the engine and open a new
+ * one. Thread-safe. */
 bool llm_engine_outdated(const llm_engine *engine);
 /* Whether opening the engine's path now would give the same files with the same bytes. May read the
  * files. Thread-safe. */
@@ -118,8 +123,8 @@ typedef struct llm_template {
     bool chat;
 } llm_template;
 
-/* Returns the template of a format; never NULL. AUTO: of the model's default_format. CHAT: the
- * completion template if the model's chat family is unknown. */
+/* Returns the template of a format; never NULL. AUTO: the template of the model's default_format.
+ * CHAT: the completion template if the model's chat family is unknown. */
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format);
 
 /* ---- spans ----------------------------------------------------------------------------------- */
@@ -156,7 +161,7 @@ void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t co
 
 /* ---- constraints ----------------------------------------------------------------------------- */
 
-/* CHOICE: one of a list of literals. */
+/* CHOICE: the answer is one of a list of literals. */
 typedef enum llm_guide_kind { LLM_GUIDE_CHOICE, LLM_GUIDE_INTEGER, LLM_GUIDE_REAL } llm_guide_kind;
 typedef struct llm_guide llm_guide;
 
@@ -190,12 +195,13 @@ typedef struct llm_request {
     int head_tokens;           /* tokens of the prompt's shared head, counted in llm_figures */
     const bool *named;         /* [nspans] values that truncation removes last; NULL: none */
     llm_guide *guide;          /* NULL: free text */
-    const llm_template *after; /* determines where answers end; NULL: completion, at a newline */
+    const llm_template *after; /* determines where answers end; NULL: at a newline (completion) */
     int max_tokens;            /* limit of a free-text answer; 0: 32 */
     llm_sampling sampling;
-    const str *stop; /* texts that end an answer, besides the template's */
+    const str *stop; /* [nstop] further texts that end an answer */
     int nstop;
-    bool keep; /* LLM_REUSE_TREE: keep the prompt's KV after the answer while there is room */
+    /* with LLM_REUSE_TREE: keep the prompt's KV after the answer until it is evicted */
+    bool keep;
 } llm_request;
 
 typedef struct llm_event {
@@ -206,7 +212,8 @@ typedef struct llm_event {
     llm_finish finish;
     bool shortened; /* fields were removed from the prompt (options.truncate) */
     int prompt_tokens, reused_tokens, computed_tokens, output_tokens;
-    /* options.keep_logits: the LLM_TOP_LOGITS largest logits after the prompt, with their tokens */
+    /* options.keep_logits: the LLM_TOP_LOGITS largest logits after the prompt, and their tokens;
+     * otherwise NULL */
     const float *top_logits;
     const llm_token *top_tokens;
 } llm_event; /* pointers are valid until the next llm_step */
@@ -217,7 +224,7 @@ enum { LLM_TOP_LOGITS = 10, LLM_BLOCK_TOKENS = 32 };
  * three. */
 typedef struct llm_kv_id {
     hash128 fingerprint;
-    hash128 parent; /* key of the block before it; the fingerprint for the first */
+    hash128 parent; /* key of the block before this one; of the first block: the fingerprint */
     hash128 key;    /* hash of (parent, tokens) */
     llm_token tokens[LLM_BLOCK_TOKENS];
     int depth;      /* index of the block in its prompt */
@@ -230,46 +237,53 @@ typedef struct llm_kv_id {
  * thread is in `get` or `put`. */
 typedef struct llm_kv_store {
     void *ctx;
-    /* Copies the block's `bytes` bytes to `kv`; false: the store does not have it. */
+    /* Copies the block's `bytes` bytes to `kv`; false: the store does not have the block. */
     bool (*get)(void *ctx, const llm_kv_id *id, void *kv, size_t bytes);
     void (*put)(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes);
-    /* Whether the store has the block; if so, a get of it will probably follow. If prefetch is
-     * NULL, no block is read ahead. */
+    /* Whether the store has the block. If it has, `get` will probably be called for the block. If
+     * `prefetch` is NULL, no block is read ahead. */
     bool (*prefetch)(void *ctx, const llm_kv_id *id);
-    bool keep_all; /* put all full blocks; false: only those that two prompts or more share */
+    /* true: all full blocks are put; false: only blocks that two or more prompts share */
+    bool keep_all;
 } llm_kv_store;
 
 /* Which prompts share KV, and in which order they are computed. */
 typedef enum llm_reuse {
     LLM_REUSE_TREE, /* the whole queue is known; depth first, computing each node once */
-    LLM_REUSE_FIFO, /* in order of submission, `window` requests known; evicts the oldest first */
-    LLM_REUSE_NONE  /* every prompt is computed whole */
+    /* in order of submission, `window` requests known; the oldest prefix is evicted first */
+    LLM_REUSE_FIFO,
+    LLM_REUSE_NONE /* every prompt is computed whole */
 } llm_reuse;
 
 typedef struct llm_session_options {
     size_t kv_memory_bytes; /* KV memory on the device; 0: llm_model_info's */
     size_t kv_host_bytes;   /* KV memory on the host, if the device uses it; 0: llm_model_info's */
     llm_reuse reuse;
-    int window;       /* requests known to the scheduler; 0: all (TREE) or 64 (FIFO, NONE) */
-    int max_batch;    /* maximum number of sequences decoded together; 0: the backend's */
-    int pass_tokens;  /* maximum of new prompt tokens in a pass; 0: by the device's speed */
+    int window;      /* requests known to the scheduler at a time; 0: all (TREE), 64 (FIFO, NONE) */
+    int max_batch;   /* maximum number of sequences decoded together; 0: the backend's */
+    int pass_tokens; /* maximum of new prompt tokens in a pass; 0: by the device's speed */
     bool keep_logits; /* fill llm_event.top_logits */
     bool count_only;  /* schedule without running the model: empty answers, exact statistics */
-    bool warm_only;   /* only compute and store prefixes (all, or the shared ones): empty answers */
-    bool truncate;    /* remove whole fields, longest first, from prompts that exceed the context */
+    /* only compute and store prefixes (all if store.keep_all, else the shared ones): empty
+     * answers */
+    bool warm_only;
+    /* remove fields, longest first (llm_request.named last), if a prompt exceeds the context */
+    bool truncate;
     llm_kv_store store;
-    const atomic_bool *cancel; /* polled once per pass, and while weights are read; or NULL */
+    const atomic_bool *cancel; /* polled once per pass, and while weights are read; may be NULL */
 } llm_session_options;
 
 /* KV memory of a session, in bytes. */
 typedef struct llm_memory {
-    size_t kv_bytes, kv_budget_bytes;           /* on the device: in use, and the limit */
-    size_t kv_host_bytes, kv_host_budget_bytes; /* in host memory */
-    size_t kv_peak_bytes; /* maximum in use so far, device and host together */
+    size_t kv_bytes;             /* in use on the device */
+    size_t kv_budget_bytes;      /* limit of kv_bytes */
+    size_t kv_host_bytes;        /* in use in host memory */
+    size_t kv_host_budget_bytes; /* limit of kv_host_bytes */
+    size_t kv_peak_bytes;        /* maximum in use so far, device and host together */
     int live_sequences;
 } llm_memory;
 
-/* Creates a session. ERR_LIMIT: kv_memory is too small for this model. */
+/* Creates a session. ERR_LIMIT: kv_memory_bytes is too small for this model. */
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e);
 void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered requests */
@@ -277,11 +291,11 @@ void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered r
  * with its answer exceeds the context or the KV memory; the message has the number of tokens. */
 int llm_submit(llm_session *session, const llm_request *request, err *e);
 /* Runs at most one pass of the model and returns up to `capacity` finished answers in
- * `events`; *count may be 0 while work is left. *idle: no request is queued, live, or
- * finished and not yet returned. ERR_CANCELLED: unanswered requests were dropped; finished
- * answers are still returned. */
+ * `events`; *count may be 0 while work is left. *idle: no request is unanswered, and all
+ * answers have been returned. ERR_CANCELLED: unanswered requests were dropped; finished answers are
+ * still returned. */
 int llm_step(llm_session *session, llm_event *events, int capacity, int *count, bool *idle, err *e);
-/* Gets the session's counters so far (base.h). */
+/* Copies the session's counters and times so far to *out (llm_figures: storage/base.h). */
 void llm_session_figures(const llm_session *session, llm_figures *out);
 void llm_session_memory(const llm_session *session, llm_memory *out);
 
@@ -293,10 +307,10 @@ int llm_logprobs(llm_session *session, const llm_token *tokens, size_t count, fl
 typedef struct llm_prefix {
     str text;   /* the last 200 bytes of the prefix; valid until the next call */
     int tokens; /* length of the prefix */
-    int fanout; /* prompts that begin with it */
+    int fanout; /* number of prompts so far that begin with the prefix */
     int done;   /* number of these prompts that are answered */
 } llm_prefix;
-/* Fills out with up to `capacity` prefixes, largest fanout first. Returns their number. */
+/* Fills `out` with up to `capacity` prefixes, largest fanout first. Returns their number. */
 int llm_session_prefixes(llm_session *session, llm_prefix *out, int capacity);
 
 #endif

@@ -7,9 +7,9 @@
  * positions; a row's block table lists the blocks of positions 0, 32, 64, … up to its own.
  *
  *   row        token t at position p, table [b0 b1 b2 …]: attends to keys 0..p of the table
- *   copies     before attention, in order: the first n positions of block `from` -> block `to`, for
- *              prompts that branch inside a block
- *   wants      logits after a row: of the listed ids, or of the whole vocabulary
+ *   copies     run before attention, in order: copy the first n positions of block `from` to block
+ *              `to`, for prompts that branch inside a block
+ *   wants      ask for logits after a row: of the listed ids, or of the whole vocabulary
  *
  * Invariant: the bits of a row's KV and logits depend only on the tokens of its path, not on the
  * other rows of the pass.
@@ -22,30 +22,33 @@
 typedef struct pass_row {
     llm_token token;
     int position;
-    const int32_t *table; /* [position / LLM_BLOCK_TOKENS + 1] */
+    const int32_t *table; /* [position / LLM_BLOCK_TOKENS + 1] the row's block table */
 } pass_row;
 
 typedef struct pass_copy {
-    int32_t from, to;
-    int tokens;
+    int32_t from, to; /* blocks */
+    int tokens;       /* number of positions copied, from the first of the block */
 } pass_copy;
 
 typedef struct pass_want {
-    int row;
-    const llm_token *ids; /* NULL: the whole vocabulary */
-    int count;            /* ids, or the vocabulary's size */
-    float *logits;        /* [count], filled by the backend */
-    /* top > 0 (ids NULL, top <= PASS_TOP): the backend returns only the `top` largest logits, in
-     * descending order, ties by ascending id, and their tokens in top_ids. */
+    int row;              /* index into pass.rows: the logits are those after this row */
+    const llm_token *ids; /* [count] tokens whose logits are wanted; NULL: the whole vocabulary */
+    int count;            /* number of ids; if ids is NULL, the vocabulary's size */
+    float *logits;        /* the result: [count], or [top] if top > 0 */
+    /* > 0 (then ids is NULL): only the `top` largest logits are wanted, in descending order, equal
+     * logits by ascending token; 0: all `count` logits */
     int top;
-    llm_token *top_ids;
-    /* temperature > 0 (only for backends with `draws`; top <= PASS_DRAW): the backend sets `total`
-     * to the sum of the weights of all tokens (sample_weight_int.h). */
+    llm_token *top_ids; /* the result if top > 0: [top] the tokens of `logits` */
+    /* > 0: the token will be drawn with this temperature. If also top > 0 (only for backends with
+     * `draws`), the backend sets `total`. */
     float temperature;
-    uint64_t total;
+    uint64_t total; /* a result: the sum of the weights (sample_weight_int.h) of all tokens */
 } pass_want;
 
-enum { PASS_TOP = 16, PASS_DRAW = 64 };
+enum {
+    PASS_TOP = 16, /* maximum of pass_want.top if no `total` is wanted */
+    PASS_DRAW = 64 /* maximum of pass_want.top if `total` is wanted */
+};
 enum { KV_PAGES = 64 }; /* number of pages of llm_backend.kv_page */
 
 typedef struct pass {
@@ -55,7 +58,7 @@ typedef struct pass {
     int ncopies;
     pass_want *wants; /* by ascending row; a row may have several */
     int nwants;
-    int32_t *next; /* blocks that the next pass will probably read, in that order */
+    int32_t *next; /* [nnext] blocks that the next pass will probably read, by first use */
     int nnext;
 } pass;
 
@@ -70,34 +73,38 @@ typedef struct backend_question {
 typedef struct backend_answer {
     int choice; /* index of the literal; -1: the answer is the text */
     double prob;
-    int tokens;
-    bool ended; /* cut off by max_tokens */
+    int tokens; /* number of tokens of the answer */
+    bool ended; /* max_tokens cut the answer */
 } backend_answer;
 
-/* What a session needs of the backend. */
+/* The sizes of a session's data in a backend, and what the backend may ask the session. */
 typedef struct work_size {
-    int blocks;        /* number of KV blocks, on the device and in host memory */
-    int device_blocks; /* maximum on the device; less than `blocks` if info.kv_host_bytes > 0 */
-    int likely_blocks; /* estimate of the blocks needed: this many are allocated at first */
-    int rows;          /* maximum number of rows in a pass */
+    int blocks; /* number of KV blocks, on the device and in host memory together */
+    /* maximum number of blocks on the device; less than `blocks` if info.kv_host_bytes > 0 */
+    int device_blocks;
+    /* estimate of the number of blocks that the session will use; a backend may start with memory
+     * for this number */
+    int likely_blocks;
+    int rows;                  /* maximum number of rows in a pass */
     const atomic_bool *cancel; /* polled while the weights are read; NULL: cannot be cancelled */
-    /* Returns how often the prompts so far use the block; unanswered prompts count far more. -1:
-     * the block is free. Called on the session's thread. May be NULL. */
+    /* Returns the number of prompts so far that contain the block; an unanswered prompt counts as
+     * many answered ones. -1: the block is free. Called on the session's thread. May be NULL. */
     int (*wanted)(const void *ctx, int32_t block);
-    /* Returns how often the block was allocated. When this number changes, the block's old content
-     * is no longer valid. Called on the session's thread. May be NULL. */
+    /* Returns how often the block has been allocated. When this number changes, the block's old
+     * content is no longer valid. Called on the session's thread. May be NULL. */
     uint32_t (*life)(const void *ctx, int32_t block);
-    const void *ctx;
+    const void *ctx; /* first argument of `wanted` and `life` */
 } work_size;
 
 typedef struct llm_backend {
     const char *name;
-    int pass_tokens, max_batch; /* defaults of llm_session_options */
-    bool draws;                 /* supports pass_want.temperature */
+    int pass_tokens; /* upper limit of the default of llm_session_options.pass_tokens */
+    int max_batch;   /* default of llm_session_options.max_batch */
+    bool draws;      /* supports pass_want.total */
     /* Fills engine->state and the facts in engine->info. */
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);
-    /* As tokenizer_encode and tokenizer_decode. */
+    /* Do the same as tokenizer_encode and tokenizer_decode (text/tokenizer_int.h). */
     void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start,
                    llm_token **out, size_t *count, size_t *cap);
     void (*decode)(const llm_engine *engine, llm_token token, bool special, buf *out);
@@ -105,21 +112,21 @@ typedef struct llm_backend {
      * yet. */
     int (*work_new)(llm_engine *engine, const work_size *size, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
-    /* Runs a pass: fills the wants' logits and the KV of the rows. NULL: the backend has `answer`
-     * instead. */
+    /* Runs a pass: computes the KV of the rows and the results of the wants. NULL: the backend has
+     * `answer` instead. */
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     /* Copy a block's bytes (info.kv_bytes_per_token * LLM_BLOCK_TOKENS) out and in. */
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
     /* Pages of memory, each as large as a block, from which the device reads without another copy.
-     * Both functions are NULL if kv_write is as fast. kv_page waits until the last transfer from
-     * the page (< KV_PAGES) has ended; then it returns the page's memory, or NULL if there is none.
-     * It is called on the loader's thread. kv_send starts the transfer of a page to a block, on the
-     * session's thread. */
+     * kv_page and kv_send are NULL if kv_write is as fast. kv_page waits until the last transfer
+     * from the page (< KV_PAGES) has ended; then it returns the page's memory, or NULL if there is
+     * none. It is called on the loader's thread. kv_send starts the transfer of a page to a block,
+     * on the session's thread. */
     void *(*kv_page)(llm_engine *engine, void *work, int page);
     void (*kv_send)(llm_engine *engine, void *work, int page, int32_t block);
-    /* Records rates that a session measured (side_file.c); 0: not measured. NULL: none are
-     * recorded. Thread-safe. */
+    /* Records rates that a session measured, in the side file; 0: not measured. NULL: the backend
+     * records no rates. Thread-safe. */
     void (*keep_rates)(llm_engine *engine, double prefill_tok_s, double decode_tok_s);
     /* Returns a whole answer, for backends without `forward`. */
     void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out,

@@ -1,8 +1,9 @@
 /*
- * engine_int.h - struct llm_engine and struct llm_span, and what backends that run a file share.
+ * engine_int.h - struct llm_engine and struct llm_span, and the functions that all backends with a
+ * model file share.
  *
- * An open engine is immutable, but for `outdated` and what the backend loads into its `state`.
- * Strings of `info` live in `mem`.
+ * An open engine is immutable, except for `outdated` and what the backend loads into `state`. The
+ * strings of `info` are in `mem`.
  */
 #ifndef KVASIR_ENGINE_INT_H
 #define KVASIR_ENGINE_INT_H
@@ -18,17 +19,19 @@ struct llm_engine {
     const llm_backend *backend;
     void *state; /* the backend's data */
     arena *mem;
-    gguf *file;              /* NULL without weights */
-    file_identity *identity; /* NULL without weights; set by the backend */
-    tokenizer *tokenizer;    /* NULL without weights */
+    gguf *file;              /* NULL: the model has no weights (test:hash) */
+    file_identity *identity; /* set by the backend; NULL: the model has no weights */
+    tokenizer *tokenizer;    /* NULL: the model has no weights */
     model_config config;
-    const llm_template *chat; /* NULL: the family is unknown */
-    llm_token bos, eos, newline;
-    bool adds_bos;
-    atomic_bool outdated;
+    const llm_template *chat; /* the chat template; NULL: the model's chat family is unknown */
+    llm_token bos, eos;
+    llm_token newline;    /* the token that ends an answer in completion format; -1: none */
+    bool adds_bos;        /* prompts begin with BOS */
+    atomic_bool outdated; /* llm_engine_outdated */
 };
 
-/* Followed by its tokens and text, in one allocation on the heap or in an arena. */
+/* A span. Its tokens and text follow the struct in the same allocation, on the heap or in an
+ * arena. */
 struct llm_span {
     atomic_int refs;
     llm_span_kind kind;
@@ -37,9 +40,11 @@ struct llm_span {
     str text;
 };
 
-/* Appends the tokens of `text` as one segment. */
+/* Appends the tokens of `text` to *out, as tokenizer_encode does. special: names of control tokens
+ * in the text become these tokens. start: the text gets SentencePiece's space prefix. */
 void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out,
                    size_t *count, size_t *cap);
+/* Whether the token ends an answer of free text. */
 bool engine_is_end(const llm_engine *engine, llm_token id);
 /* Whether text after the token `last` (-1: at the start) gets SentencePiece's space prefix. */
 bool engine_starts_after(const llm_engine *engine, llm_token last);
@@ -50,13 +55,14 @@ llm_span *engine_span_after(const llm_engine *engine, llm_span *span, llm_token 
 /* ---- engine_file.c: for backends that run a file */
 /* Opens the file; sets file, config, tokenizer, special tokens and the chat template. */
 int engine_file_open(llm_engine *engine, const char *path, err *e);
-/* Fills the members of engine->info that depend only on the file, or without a file on config. */
+/* Fills the members of engine->info that depend only on the file; if there is no file, those that
+ * depend only on engine->config. */
 void engine_file_facts(llm_engine *engine);
 /* Sets engine->identity and info.weights, hashing with `threads`. */
 int engine_file_identify(llm_engine *engine, const char *cache_dir, pool *threads, err *e);
 /* Checks, after the weights were read and after each pass, that the file has not changed. If it
- * has: ERR_MODEL, and the engine is outdated. loaded: the files' stamp from before the weights were
- * read, or NULL after a pass. */
+ * has: ERR_MODEL, and the engine is outdated. `loaded` is the stamp that the files had before the
+ * weights were read; after a pass, it is NULL. */
 int engine_file_check(llm_engine *engine, const hash128 *loaded, pool *threads, err *e);
 uint64_t engine_parameters(const gguf *file);
 /* Whether LLM_FORMAT_AUTO means chat for this model. */

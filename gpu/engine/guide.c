@@ -17,7 +17,7 @@ typedef struct literal_tokens {
     size_t count, cap;
 } literal_tokens;
 
-/* Returns the last token of the template, or -1. */
+/* Returns the last token of the template's `after`, or -1. */
 static llm_token template_end(const llm_engine *engine, const llm_template *after) {
     literal_tokens t = {0};
     engine_encode(engine, after->after, true, false, &t.ids, &t.count, &t.cap);
@@ -189,9 +189,9 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Returns the state after one more byte; -1: the byte is not allowed. The point is counted as a
- * digit, and the first digit after the point is not. So the limit on digits always leaves room for
- * that digit. */
+/* Returns the state after the byte c; -1: c is not allowed. Adds to *digits: the point counts as a
+ * digit, and the first digit after the point does not. So the limit on digits always leaves room
+ * for that first digit. */
 static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at,
                        int *digits) {
     if (state == NUMBER_LEAD) {
@@ -224,7 +224,8 @@ static int by_digits(const void *a, const void *b) {
     return x->digits != y->digits ? x->digits - y->digits : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Whether a token's text is allowed in `state`. A text that ends in the middle of `lead` is not. */
+/* Whether a token's text is allowed in `state`; if so, sets out->next and out->digits. A text that
+ * ends in the middle of `lead` is not allowed. */
 static bool number_token_fits(llm_guide_kind kind, int state, str text, str lead,
                               number_token *out) {
     size_t lead_at = 0;
@@ -258,7 +259,7 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
                           err *e) {
     g->first = after->answer_lead.n > 0 ? NUMBER_LEAD : NUMBER_START;
     if (engine->tokenizer == NULL)
-        return 0; /* a backend that returns whole answers */
+        return 0; /* the backend returns whole answers */
     int vocab = tokenizer_size(engine->tokenizer);
     number_token *fit = mem_alloc(sizeof *fit * (size_t)vocab);
     buf text = {0};

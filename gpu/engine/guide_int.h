@@ -25,13 +25,16 @@
 enum { GUIDE_MAX_DIGITS = 18, GUIDE_END = -1 };
 
 typedef struct guide_node {
-    llm_token token;            /* from the parent to this node; undefined for the root */
-    int parent, child, sibling; /* first child, next sibling; -1: none */
-    int literal;                /* the literal that ends here, or -1 */
-    int branch;                 /* index into branches, or -1 */
+    llm_token token; /* from the parent to this node; undefined for the root */
+    int parent;
+    int child;   /* the first child; -1: none */
+    int sibling; /* the next child of the parent; -1: none */
+    int literal; /* the literal that ends here; -1: none */
+    int branch;  /* index into branches; -1: the node does not branch */
 } guide_node;
 
-/* A branching node: its continuations are the tokens `ids`; next[i] is a node, or GUIDE_END. */
+/* A branching node. ids[count] are the tokens that may follow it. next[i] is the node that ids[i]
+ * leads to; GUIDE_END if ids[i] is END. */
 typedef struct guide_branch {
     int node;
     int count;
@@ -40,12 +43,13 @@ typedef struct guide_branch {
     int segment; /* the segment after which the logits are taken; -1: after the prompt */
 } guide_branch;
 
-/* The tokens from one branching node to the next, including the token of the second. */
+/* The tokens after a branching node (or the prompt), up to and including the token of the next
+ * branching node. */
 typedef struct guide_segment {
     int parent; /* the segment before it; -1: the prompt */
     int count;
     llm_token *tokens;
-    int branch;   /* the branch at its end */
+    int branch;   /* index of the branch at its end */
     int children; /* number of segments directly below it */
 } guide_segment;
 
@@ -61,10 +65,10 @@ typedef enum number_state {
 
 typedef struct guide_state {
     int count;
-    llm_token *ids;  /* by ascending digits, so a limit on digits allows a prefix of the list */
+    llm_token *ids;  /* by ascending `digits`, so a limit on digits allows the first ones */
     uint8_t *next;   /* the number_state after the token */
-    uint8_t *digits; /* the number of digits it adds */
-    bool ends;       /* END is ids[0] */
+    uint8_t *digits; /* the number of digits that the token adds */
+    bool ends;       /* END may follow, and is ids[0] */
 } guide_state;
 
 struct llm_guide {
@@ -72,7 +76,7 @@ struct llm_guide {
     llm_guide_kind kind;
     arena *mem;
     hash128 key;
-    llm_token end; /* END */
+    llm_token end; /* the token END */
     int count;     /* number of literals */
     str *literals;
     llm_token *prefix;
@@ -83,9 +87,9 @@ struct llm_guide {
     int nbranches;
     guide_segment *segments;
     int nsegments;
-    int longest; /* number of tokens on the longest path of segments */
+    int longest; /* number of tokens of the longest chain of segments, from the prompt down */
     guide_state states[NUMBER_STATES];
-    number_state first;
+    number_state first; /* the state before the first token of a number */
 };
 
 /* Fills log_prob[count] with the logarithm of the softmax of logits[count]. */

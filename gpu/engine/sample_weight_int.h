@@ -32,9 +32,10 @@ SAMPLE_BOTH double sample_exp(double r) {
 
 SAMPLE_BOTH uint64_t sample_weight(float logit, float largest, float temperature) {
     double x = ((double)logit - (double)largest) / (double)temperature;
-    if (!(x > -31)) /* less than 2^-44, or NaN */
+    /* exp(x) is less than 2^-44, or x is NaN */
+    if (!(x > -31))
         return 0;
-    int n = (int)(x * 1.44269504088896338700 - 0.5); /* rounds to nearest: x <= 0 */
+    int n = (int)(x * 1.44269504088896338700 - 0.5); /* to nearest, since x <= 0 */
     double r =
         (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
     uint64_t mantissa = (uint64_t)(sample_exp(r) * 0x1p52); /* exp(x) = mantissa * 2^(n - 52) */

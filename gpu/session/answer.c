@@ -120,8 +120,8 @@ static void choice_finish(llm_session *s, request *r) {
     request_finish(s, r, LLM_FINISH_CHOICE);
 }
 
-/* Finishes a request without logits: with the backend's answer, or with none if the session only
- * counts. */
+/* Finishes a request without logits: with the backend's answer, or with an empty one if the session
+ * only counts. */
 static void answer_finish(llm_session *s, request *r) {
     const llm_backend *backend = s->engine->backend;
     llm_finish finish = r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP;
@@ -231,7 +231,7 @@ static void number_token(llm_session *s, request *r, const float *logits, int co
 
 /* ---- literals -------------------------------------------------------------------------------- */
 
-/* Removes a segment if its children are finished, then each parent whose children are finished. */
+/* Finishes a segment if all segments below it are finished, then likewise its parent, and so on. */
 static void segment_finish(llm_session *s, request *r, int segment) {
     while (segment >= 0 && r->segment_children[segment] == 0) {
         int parent = r->guide->segments[segment].parent;
@@ -263,8 +263,8 @@ static void top_keep(request *r, const pass_want *want) {
     memcpy(r->top_tokens, want->top_ids, sizeof(llm_token) * top);
 }
 
-/* Whether the logits are sound. Those of a list of ids must all be finite. Of the whole vocabulary,
- * the largest must be finite, or, if all were asked for, at least one. */
+/* Whether the logits are sound. All logits of listed tokens must be finite; of the logits of the
+ * whole vocabulary, at least one (if only the largest were asked for: the first). */
 static bool want_is_sound(const pass_want *want) {
     if (want->ids == NULL && want->top > 0)
         return isfinite(want->logits[0]);
@@ -305,14 +305,15 @@ static void live_compact(llm_session *s) {
 void session_take_logits(llm_session *s) {
     for (int w = 0; w < s->pass.nwants; w++)
         want_take(s, &s->want_infos[w], &s->pass.wants[w]);
-    for (int i = 0; i < s->nlive; i++) { /* requests that are finished without logits */
+    /* finish the requests whose answers need no logits */
+    for (int i = 0; i < s->nlive; i++) {
         request *r = s->live[i];
         if (!r->live || r == s->current)
             continue;
         if (s->options.warm_only && r->arrived)
             request_finish(s, r, LLM_FINISH_STOP);
         else if (request_is_choice(r) && s->runs_model && r->branches_left == 0)
-            choice_finish(s, r); /* one literal */
+            choice_finish(s, r); /* the guide has only one literal */
     }
     live_compact(s);
 }

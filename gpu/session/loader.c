@@ -19,8 +19,8 @@ typedef struct load {
 } load;
 
 typedef struct page {
-    void *plain; /* plain memory, if the backend has no page; else NULL */
-    void *at;    /* the block's bytes */
+    void *plain; /* the page in plain memory; NULL: not needed so far */
+    void *at;    /* the page in use: `plain` or the backend's */
 } page;
 
 struct loader {
@@ -30,13 +30,14 @@ struct loader {
     size_t block_bytes;
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t wanted,
-        done; /* wanted: the thread has a new block or page; done: a block was read */
+    pthread_cond_t wanted; /* signalled when a block is asked for or a page becomes free */
+    pthread_cond_t done;   /* signalled when a block was read */
     bool stop;
     load ring[LOADS];
-    uint64_t asked, next; /* last number given out; last number the thread has looked at */
-    int coming;           /* entries in LOAD_COMING */
-    double read_ms;       /* time of reading `reads` blocks that the store had */
+    uint64_t asked; /* the last number given to a block */
+    uint64_t next;  /* the last number that the thread has looked at */
+    int coming;     /* number of entries in LOAD_COMING */
+    double read_ms; /* time of reading `reads` blocks that the store had */
     uint64_t reads;
     page pages[KV_PAGES];
     int free_pages[KV_PAGES], nfree, npages;
@@ -162,12 +163,13 @@ void loader_free(loader *l) {
 
 /* ---- asking and taking ----------------------------------------------------------------------- */
 
-/* Returns at most half of the ring, so that an entry is still remembered when this many more blocks
- * have been asked for. */
+/* Returns at most LOADS / 2, so that asking for the returned number of blocks overwrites at most
+ * half of the ring. */
 int loader_room(loader *l) {
     pthread_mutex_lock(&l->mutex);
     int room = LOADS / 2 - l->coming;
-    for (int i = 1; i <= room; i++) /* an entry that is being read cannot be replaced */
+    /* an entry that is being read cannot be overwritten */
+    for (int i = 1; i <= room; i++)
         if (entry(l, l->asked + (uint64_t)i)->state == LOAD_READING)
             room = i - 1;
     pthread_mutex_unlock(&l->mutex);

@@ -1,7 +1,7 @@
 /*
  * prefix.c - the prefix tree of prefix_int.h: insertion, splitting, residency, eviction.
  *
- * Invariant: a resident node's parents are resident, and a block's reference count is the number
+ * Invariant: a resident node's ancestors are resident, and a block's reference count is the number
  * of nodes that own it. schedule.c decides what is computed, and when; the backend owns the bytes
  * of the blocks.
  */
@@ -72,7 +72,7 @@ static void child_remove(prefix_node *node) {
     *(node->next != NULL ? &node->next->prev : &parent->last_child) = node->prev;
 }
 
-/* `upper` takes the place of `node` among its siblings. */
+/* Puts `upper` in the place of `node` among its siblings. */
 static void child_replace(prefix_node *node, prefix_node *upper) {
     upper->parent = node->parent;
     upper->prev = node->prev;
@@ -87,8 +87,8 @@ static int blocks_owned(const prefix_node *node) {
 
 /* ---- eviction order -------------------------------------------------------------------------- */
 
-/* Ages are counted from the clock's zero, so a score changes only when its node is used or
- * wanted. */
+/* Returns the node's score. retention_score gets an age that is counted from clock 0, not from now,
+ * so a score changes only when its node is used or wanted. */
 static double node_score(const prefix_tree *t, const prefix_node *node) {
     if (t->first_in_first_out)
         return (double)node->used;
@@ -165,7 +165,7 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
     if (cut % LLM_BLOCK_TOKENS != 0)
         t->refs[lower->table[lower->first_block]]++;
     for (int b = upper->first_block; b < upper->end_block; b++) {
-        /* the first block may be owned by a node further up */
+        /* the topmost owner of the first block may be a node above both */
         prefix_node **owner = &t->owner[upper->table[b]];
         *owner = *owner == lower ? upper : *owner;
     }
@@ -180,8 +180,8 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
 static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
     prefix_node *upper = node_new(node->tokens, at, at, node->start);
     child_replace(node, upper);
-    upper->number =
-        node->number; /* the slot in the index stays: parent and first token are the same */
+    /* `upper` takes the node's slot in the index, since parent and first token are the same */
+    upper->number = node->number;
     t->nodes[upper->number] = upper;
     upper->pending = node->pending;
     upper->waiting = node->waiting;

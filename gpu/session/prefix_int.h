@@ -16,7 +16,7 @@
  *   parent  |....|....|..      |          node.table  [p0 p1 n2 n3]
  *   node    |         |..xx|xxx |                            ^first_block
  *
- * A node is resident if it has a block table. Invariants: the parents of a resident node are
+ * A node is resident if it has a block table. Invariants: the ancestors of a resident node are
  * resident; a node with users > 0 (live requests whose path includes it) is not evicted; a private
  * node (decoded tokens, literals) is not in the lookup index and is never split.
  *
@@ -37,29 +37,30 @@ typedef struct prefix_node prefix_node;
 struct prefix_node {
     prefix_node *parent, *first_child, *last_child, *prev, *next;
     llm_token *tokens;
-    int start, count; /* position of the first token; number of tokens */
-    int computed;     /* leading tokens whose KV is in the blocks */
-    uint32_t number;  /* index into the tree's nodes; of a private node: unused */
+    int start;       /* position of the first token */
+    int count;       /* number of tokens */
+    int computed;    /* number of leading tokens whose KV is in the blocks */
+    uint32_t number; /* index into prefix_tree.nodes; unused in a private node */
     bool is_private;
 
     int32_t *table;             /* [end_block] blocks of positions 0, 32, …; NULL: not resident */
     int first_block, end_block; /* the node owns table[first_block .. end_block) */
     int resident_children;
 
-    /* requests whose path includes this node */
-    int pending;                  /* not yet answered */
-    int waiting;                  /* of the pending: not yet admitted */
-    int users;                    /* live */
-    int fanout;                   /* all so far */
+    /* numbers of requests whose path includes this node */
+    int pending;                  /* unanswered requests */
+    int waiting;                  /* unanswered requests that are not yet live */
+    int users;                    /* live requests */
+    int fanout;                   /* all requests so far */
     struct request *first, *last; /* list of the waiting requests whose prompt ends here */
 
-    bool keep;          /* not pruned while resident: a request asked for it (request.keep) */
-    bool prefetched;    /* the store was asked for its blocks */
-    uint64_t load_from; /* the loader's number of the first block asked for */
-    int nloads;         /* number of blocks asked for */
-    hash128 *keys;      /* of the blocks that end in this node, from start/32 on; NULL: not made */
-    int loaded_blocks;  /* leading blocks that were read from the store */
-    int stored_blocks;  /* leading blocks that the store has: read from it or offered to it */
+    bool keep;          /* not pruned while resident (request.keep, llm_logprobs) */
+    bool prefetched;    /* the store was asked whether it has the node's blocks */
+    uint64_t load_from; /* the loader's number of the first block that the loader was asked for */
+    int nloads;         /* number of leading blocks that the loader was asked for */
+    hash128 *keys;      /* keys of the blocks that end in this node; NULL: not made */
+    int loaded_blocks;  /* number of leading blocks that were read from the store */
+    int stored_blocks;  /* number of leading blocks that were read from the store or put there */
 
     uint64_t used; /* the tree's clock at the last use */
     double score;  /* retention score, while in the heap */
@@ -68,29 +69,29 @@ struct prefix_node {
 
 typedef struct prefix_tree {
     prefix_node root;
-    /* children by (parent, first token) */
-    hash_index index;
-    prefix_node **nodes; /* the index's items: all nodes but the root and private ones */
+    hash_index index;    /* finds a child by (parent, first token) */
+    prefix_node **nodes; /* the index's items: all nodes except the root and private nodes */
     uint32_t nnodes, nodes_cap;
 
     /* evictable nodes: resident, without users or resident children; the lowest score first */
     prefix_node **heap;
     size_t nheap, heap_cap;
-    bool first_in_first_out; /* evict the oldest node, whatever its score */
-    uint64_t clock;          /* advances by a node's blocks at each use */
-    double read_cost;        /* cost of reading a block from the store; computing one costs 1 */
+    bool first_in_first_out; /* the score is the time of use: the oldest node is evicted first */
+    uint64_t clock;          /* each use of a node adds the number of its blocks */
+    double read_cost;        /* cost of reading a block from the store; computing it costs 1 */
     uint64_t evicted;        /* number of blocks evicted so far */
 
     int nblocks;
-    int32_t *refs;       /* per block: nodes that own it; 0: the block is free */
-    uint32_t *lives;     /* per block: how often it was allocated */
-    prefix_node **owner; /* per block in use: the topmost node that owns it */
+    int32_t *refs;       /* [nblocks] number of nodes that own the block; 0: the block is free */
+    uint32_t *lives;     /* [nblocks] how often the block has been allocated */
+    prefix_node **owner; /* [nblocks] the topmost node that owns the block, if it is not free */
     int32_t *free_blocks;
     int nfree;
-    int used_blocks; /* blocks of nodes with users */
+    int used_blocks; /* sum of the blocks owned by nodes with users */
     int most_used;   /* upper limit of used_blocks */
 
-    prefix_node **cursor; /* a pointer to a node, moved to the parent when that node is removed */
+    prefix_node *
+        *cursor; /* the caller's pointer to a node; moves to the parent of a removed node */
 } prefix_tree;
 
 /* Makes an empty tree over blocks 0 .. blocks - 1. */
@@ -106,8 +107,8 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
 /* Adds to the counters of a node and of all nodes above it; pending > 0 also counts as fanout. */
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
 
-/* Returns how often a node is wanted: each prompt so far counts once, each unanswered prompt
- * PREFIX_CERTAIN times more. */
+/* Returns how often a node is wanted: each prompt so far counts 1, plus PREFIX_CERTAIN if it is
+ * unanswered, plus PREFIX_CERTAIN again if it is live. */
 enum { PREFIX_CERTAIN = 1024 };
 static inline int prefix_node_wanted(const prefix_node *node) {
     return node->fanout + PREFIX_CERTAIN * (node->pending + node->users);
@@ -116,21 +117,21 @@ static inline int prefix_node_wanted(const prefix_node *node) {
 int prefix_wanted(const void *tree, int32_t block);
 uint32_t prefix_life(const void *tree, int32_t block);
 
-/* Allocates blocks for the tokens of `node` and `extra` more. Requires that its parents are
- * resident. Evicts as needed. false: there is no room, or the node has users and most_used would be
- * exceeded. */
+/* Allocates blocks for the tokens of `node` and `extra` more tokens, and evicts other nodes as
+ * needed. The node's ancestors must be resident. false: there is no room, or the node has users and
+ * most_used would be exceeded. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
 /* Frees the blocks of a node that has no resident children and no users. */
 void prefix_evict(prefix_tree *t, prefix_node *node);
 /* Evicts every node without users. */
 void prefix_evict_unused(prefix_tree *t);
-/* Removes `node`, then its parents. Stops at the first node that has children, pending requests or
- * users, or that is resident and kept. Private nodes are not kept. Other nodes are kept if keep_all
- * or their `keep` is set, or if keep_shared is set and more than one prompt passed through them. */
+/* Removes `node`, then its ancestors. Stops at the first node that has children, pending requests
+ * or users, or that is resident and kept. Private nodes are not kept. Other nodes are kept if
+ * keep_all or their `keep` is set, or if keep_shared is set and their fanout is greater than 1. */
 void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all);
 /* Removes a private node that has no children. */
 void prefix_remove_private(prefix_tree *t, prefix_node *node);
-/* Records a use of the node, if it is resident. */
+/* Records a use of the node now, if the node is resident. */
 void prefix_touch(prefix_tree *t, prefix_node *node);
 
 /* Returns the next node of a depth-first walk over the tree, or NULL at the end. Skips the nodes
@@ -138,10 +139,10 @@ void prefix_touch(prefix_tree *t, prefix_node *node);
 prefix_node *prefix_next(const prefix_node *node, bool below);
 /* Copies the tokens at positions [from, from + count) of the node's path. */
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out);
-/* Returns how many of the node's blocks, from start/32 on, are full at its end. */
+/* Returns the number of full blocks from block start/32 to the end of the node. */
 int prefix_full_blocks(const prefix_node *node);
-/* Fills node->keys and those of its parents. A key is the hash of (parent block's key, the block's
- * tokens); the first block's parent key is `seed`. */
+/* Makes the keys of the node and its ancestors. A key is the hash of (parent block's key, the
+ * block's tokens); the first block's parent key is `seed`. */
 void prefix_make_keys(prefix_node *node, hash128 seed);
 /* Returns the key of block b of the node's path; for b = -1, the seed. */
 hash128 prefix_key(const prefix_node *node, int b, hash128 seed);

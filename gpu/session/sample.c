@@ -31,8 +31,8 @@ static int by_logit(const void *a, const void *b) {
     return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : x->id - y->id;
 }
 
-/* Returns a number in [0, 1). It is a full hash, so that the steps of one seed are independent for
- * practical purposes. */
+/* Returns a number in [0, 1). It is a full hash of both arguments, so that the steps of the same
+ * seed are independent for practical purposes. */
 static double uniform(uint64_t seed, int step) {
     uint64_t key[2] = {seed, (uint64_t)step};
     return (double)(hash64(key, sizeof key, 0) >> 11) * 0x1p-53;
@@ -40,9 +40,9 @@ static double uniform(uint64_t seed, int step) {
 
 /* The leading candidates that may be drawn. */
 typedef struct cut {
-    int kept;
-    uint64_t weight; /* total of the kept candidates */
-    bool found;      /* a limit or the total weight ends them, not the end of the list */
+    int kept;        /* number of these candidates */
+    uint64_t weight; /* total weight of these candidates */
+    bool found;      /* whether it is certain that no other token may be drawn */
 } cut;
 
 static bool top_p_reached(const llm_sampling *s, uint64_t weight, uint64_t total) {

@@ -61,8 +61,12 @@ static int rows_left(const llm_session *s) {
 
 /* ---- blocks from the store ------------------------------------------------------------------- */
 
-/* Limits of reading ahead: blocks asked for and nodes visited per pass; blocks of one node. */
-enum { AHEAD_BLOCKS = 128, AHEAD_NODES = 512, AHEAD_NODE = 32 };
+/* Limits of reading ahead. */
+enum {
+    AHEAD_BLOCKS = 128, /* blocks that the store is asked for in one call of read_ahead */
+    AHEAD_NODES = 512,  /* nodes that a walk visits */
+    AHEAD_NODE = 32     /* blocks of the same node */
+};
 
 /* Returns the next node of the walk. Skips the nodes below `node` if no request waits there. */
 static prefix_node *walk_next(const prefix_node *node) {
@@ -128,7 +132,8 @@ static void predict_next_blocks(llm_session *s) {
         return;
     int most = BASE_MAX(s->device_blocks - s->tree.used_blocks, 0);
     prefix_node *node = s->cursor;
-    while (node != NULL && node->waiting == 0) /* as next_in_tree does */
+    /* start where next_in_tree will start */
+    while (node != NULL && node->waiting == 0)
         node = node->parent;
     prefix_node *above = node;
     while (above != NULL && above->table == NULL)
@@ -206,7 +211,8 @@ static int load_blocks(llm_session *s, prefix_node *node) {
 /* ---- placing --------------------------------------------------------------------------------- */
 
 /* Makes a node resident, loads those of its blocks that the store has, and schedules a copy of the
- * part of its first block that it shares with its parent. false: it could not get blocks. */
+ * part of its first block that it shares with its parent. The node gets room for `extra` more
+ * tokens. false: there are not enough blocks. */
 static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
     if (!prefix_make_resident(&s->tree, node, extra))
         return false;
@@ -355,7 +361,7 @@ static placed prompt_place(llm_session *s, request *r) {
         return warm_place(s, r);
     if (!r->arrived && r->branches_left == 0 && request_is_choice(r) && s->runs_model &&
         !s->options.keep_logits)
-        return PLACED; /* one literal: no logits are needed */
+        return PLACED; /* the guide has only one literal: no logits are needed */
     if (r->segments_placed == 0 && !r->arrived) {
         placed path = path_place(s, r, r->end);
         if (path != PLACED)
@@ -424,9 +430,9 @@ request *schedule_take_waiting(llm_session *s) {
     return root->waiting > 0 ? node_take(first_waiting(root)) : NULL;
 }
 
-/* Chooses the next node. `node` is chosen if its KV has been read, else the next ready node. If
- * none is ready: NULL if the pass is a quarter full, so that the pass runs first; otherwise `node`,
- * and the caller waits for its KV. */
+/* Returns the node to continue with: `node` if the loader has read its KV, else the next ready
+ * node. If no node is ready: NULL if the pass is a quarter full, so that the pass runs first;
+ * otherwise `node`, for whose KV the caller then waits. */
 static prefix_node *node_or_ready_one(llm_session *s, prefix_node *node) {
     if (node->table == NULL && !node->prefetched)
         read_ahead(s);

@@ -99,10 +99,11 @@ static int work_begin(llm_session *s, err *e) {
         return 0;
     const llm_session_options *o = &s->options;
     double start = clock_ms();
+    /* 64 rows are spare: last_row_ensure may add rows beyond pass_tokens */
     work_size size = {.blocks = s->tree.nblocks,
                       .device_blocks = s->device_blocks,
                       .likely_blocks = likely_blocks(s),
-                      .rows = o->pass_tokens + o->max_batch + 64, /* 64: last_row_ensure */
+                      .rows = o->pass_tokens + o->max_batch + 64,
                       .cancel = o->cancel,
                       .wanted = prefix_wanted,
                       .life = prefix_life,
@@ -124,7 +125,7 @@ static void list_free(request_list *list) {
         request_free(r);
 }
 
-/* Adds the tokens computed or loaded so far of a prompt that has no answer yet. */
+/* Adds to *st the tokens computed or loaded so far of a prompt that has no answer yet. */
 static void count_begun(const request *r, llm_figures *st) {
     int begun = BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
     st->prompt_tokens += (uint64_t)begun;
@@ -186,7 +187,7 @@ void llm_session_free(llm_session *s) {
 
 /* ---- submitting ------------------------------------------------------------------------------ */
 
-/* Whether BOS is added: the prompt starts with a template whose text does not begin with it. */
+/* Whether BOS is added: the prompt begins with a template whose tokens do not begin with BOS. */
 static bool needs_bos(const llm_engine *engine, const llm_request *q) {
     if (!engine->adds_bos || engine->bos < 0 || q->nspans == 0 ||
         q->spans[0]->kind != LLM_SPAN_TEMPLATE)
@@ -211,7 +212,8 @@ static int spans_tokens(llm_span *const *spans, int count) {
     size_t n = 0;
     for (int i = 0; i < count; i++)
         n += spans[i]->count;
-    return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64); /* 64: for BOS and the guide's prefix */
+    /* leaves 64 for BOS and the guide's prefix */
+    return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64);
 }
 
 /* Returns the field to remove first: the longest field that the question does not name, or, if it
@@ -262,8 +264,8 @@ static void fields_fit(request *r, const bool *named, int most) {
 int request_answer_tokens(const request *r) {
     if (r->guide == NULL)
         return r->max_tokens;
-    return request_is_choice(r) ? r->guide->longest
-                                : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
+    /* besides the digits: one token each for lead, sign and point, one spare */
+    return request_is_choice(r) ? r->guide->longest : GUIDE_MAX_DIGITS + 4;
 }
 
 /* Returns the maximum number of tokens of a prompt with its answer. Streaming attention is not
@@ -288,7 +290,8 @@ static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
             "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d%s",
             r->prompt_tokens, answer, context, left);
     }
-    int segments = request_is_choice(r) ? 2 * r->guide->longest : 2; /* blocks of the literals */
+    /* the answer's own nodes need blocks besides: each node begins with a copy of a block */
+    int segments = request_is_choice(r) ? 2 * r->guide->longest : 2;
     int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
     if (need > s->device_blocks) {
         char what[80];
@@ -342,7 +345,8 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
 /* ---- stepping -------------------------------------------------------------------------------- */
 
 bool session_store_pays(const llm_session *s) {
-    static const double read_bytes_ms = 2e6; /* a disk's rate, without the page cache */
+    /* bytes per millisecond read from a disk, not from the page cache */
+    static const double read_bytes_ms = 2e6;
     double read_ms = (double)s->block_size / read_bytes_ms;
     return s->options.store.keep_all || s->options.warm_only || s->ms_per_token <= 0 ||
            s->ms_per_token * LLM_BLOCK_TOKENS > read_ms;

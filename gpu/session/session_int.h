@@ -4,8 +4,8 @@
  *   queue ──(window)──> tree (waiting) ──schedule_fill──> live ──session_take_logits──> ready
  *   ready ──llm_step──> events (handed)
  *
- * Invariant: a request is in exactly one of these places. The nodes on a live request's path have
- * it among their users, so their KV is not evicted.
+ * Invariant: a request is in exactly one of these places. A live request counts among the users of
+ * the nodes on its path, so their KV is not evicted.
  */
 #ifndef KVASIR_SESSION_INT_H
 #define KVASIR_SESSION_INT_H
@@ -21,42 +21,46 @@ typedef struct request {
     llm_span **spans;
     int nspans;
     llm_guide *guide; /* NULL: free text */
-    bool chat;        /* the template's: answers do not end at a newline */
+    bool chat;        /* the template is a chat template: the answer does not end at a newline */
     int max_tokens;
     llm_sampling sampling;
     str *stop;
     int nstop;
     bool keep;
-    llm_token *raw; /* of llm_logprobs: the prompt's tokens, instead of spans */
-    float *raw_logits;
+    llm_token *raw;    /* llm_logprobs: the prompt's tokens, instead of spans; otherwise NULL */
+    float *raw_logits; /* llm_logprobs: [vocabulary] receives the logits */
 
-    int prompt_tokens; /* with BOS and the guide's prefix */
-    int head_tokens;
-    int computed, from_disk; /* prompt tokens that were computed, read from the store */
+    int prompt_tokens; /* number of tokens, with BOS and the guide's prefix */
+    int head_tokens;   /* llm_request.head_tokens */
+    int computed;      /* number of prompt tokens that were computed */
+    int from_disk;     /* number of prompt tokens whose KV was read from the store */
     bool shortened;
 
     bool live;
     bool arrived;      /* the prompt's last token is in the current pass or an earlier one */
-    bool wants_all;    /* a draw needs more than the largest logits: its row runs again */
-    prefix_node *end;  /* where the prompt ends in the tree */
-    prefix_node *tail; /* private child of `end`: the tokens decoded so far */
+    bool wants_all;    /* a draw needs more than the largest logits: the row runs again */
+    prefix_node *end;  /* the node where the prompt ends */
+    prefix_node *tail; /* private child of `end`, with the tokens decoded so far; or NULL */
 
-    uint64_t sample_seed;
-    llm_token *output;
+    uint64_t sample_seed; /* hash of the prompt's tokens and sampling.seed */
+    llm_token *output;    /* the answer's tokens so far */
     int noutput;
-    buf text;
+    buf text; /* the answer's text so far */
 
     /* INTEGER, REAL */
-    double log_prob; /* of the tokens so far */
+    double log_prob; /* sum of the log-probabilities of the tokens so far */
     number_state state;
-    int digits;
+    int digits; /* sum of guide_state.digits of the tokens so far */
 
     /* CHOICE */
-    double **branch_log_prob; /* [branches][continuations]; NULL: not yet known */
-    int branches_left;        /* branches not yet known */
-    prefix_node **segments;   /* per segment of the guide: its private node; NULL: none now */
-    int *segment_children;    /* segments below it that are not finished; -1: itself finished */
-    int segments_placed;
+    /* [branches] the log-probabilities of the branch's `ids`; NULL: not yet known */
+    double **branch_log_prob;
+    int branches_left;      /* number of branches whose log-probabilities are not yet known */
+    prefix_node **segments; /* [segments] the segment's private node; NULL: it has none now */
+    /* [segments] number of unfinished segments directly below the segment; -1: the segment is
+     * finished too */
+    int *segment_children;
+    int segments_placed; /* number of segments that were added to a pass, in order */
 
     /* the answer */
     llm_finish finish;
@@ -72,15 +76,16 @@ static inline bool request_is_choice(const request *r) {
 /* Returns the maximum number of tokens that the answer adds to the prompt. */
 int request_answer_tokens(const request *r);
 
-/* What a want's logits are for; values from 0 on are branches of the request's guide. */
+/* What a want's logits are for: one of these, or a number from 0 on, which is a branch of the
+ * request's guide. */
 enum { WANT_NEXT_TOKEN = -1, WANT_TOP = -2, WANT_RAW = -3 };
 
 /* A want of the pass: its request, its purpose, and room for its result. */
 typedef struct want_info {
     request *r;
-    int what;                     /* WANT_… */
+    int what;                     /* WANT_… or a branch */
     size_t logits_at;             /* offset in the session's logits */
-    llm_token top_ids[PASS_DRAW]; /* tokens of the largest logits */
+    llm_token top_ids[PASS_DRAW]; /* pass_want.top_ids */
 } want_info;
 
 _Static_assert((int)LLM_TOP_LOGITS <= (int)PASS_TOP, "a want holds the logits that an event shows");
@@ -93,22 +98,22 @@ typedef struct request_list {
 struct llm_session {
     llm_engine *engine;
     llm_session_options options; /* with defaults filled in */
-    bool
-        runs_model; /* the backend computes logits: not count_only, not a backend without forward */
+    /* the backend computes logits; false with count_only, or if the backend has no `forward` */
+    bool runs_model;
     void *work;     /* the backend's session data; NULL before the first pass */
-    loader *loader; /* NULL: blocks are read from the store when they are needed */
+    loader *loader; /* NULL: blocks are not read ahead, but when they are needed */
 
     prefix_tree tree;
     prefix_node *cursor; /* current node of the depth-first walk */
-    request_list queue;  /* not yet in the window */
-    request_list ready;  /* answered, not yet returned */
-    request_list handed; /* returned by the last llm_step, whose events point to their texts */
-    request *current;    /* admitted, with part of its prompt not yet placed; or NULL */
-    request **live;      /* in order of admission */
+    request_list queue;  /* requests that are not yet in the window */
+    request_list ready;  /* requests that are answered, but not yet returned */
+    request_list handed; /* requests whose texts the events of the last llm_step point to */
+    request *current;    /* the live request whose prompt is not yet placed completely; or NULL */
+    request **live;      /* live requests, in the order in which they became live */
     int nlive, live_cap;
-    int in_window;
+    int in_window; /* number of unanswered requests that have left the queue */
 
-    /* the pass being filled; arrays are reused */
+    /* the pass being filled; its arrays are used again for the next pass */
     pass pass;
     int rows_cap, copies_cap, wants_cap, next_cap;
     want_info *want_infos; /* [pass.nwants] */
@@ -117,23 +122,25 @@ struct llm_session {
     size_t logits_cap, logits_used;
     prefix_node **finished_nodes; /* nodes whose last token this pass computes */
     int nfinished, finished_cap;
-    int prefill_rows, decode_rows;
+    int prefill_rows; /* number of rows of prompts and segments */
+    int decode_rows;  /* number of rows of decoded tokens */
 
     llm_token *scratch; /* the tokens of one prompt */
     int scratch_cap;
-    int most_blocks;     /* maximum number of blocks in use so far */
-    int device_blocks;   /* blocks that fit the device: the limit for live requests */
-    void *block_bytes;   /* one KV block, to and from the store */
-    size_t block_size;   /* bytes of a KV block */
-    double ms_per_token; /* to compute a prompt token, by the last pass; 0: unknown */
+    int most_blocks;     /* maximum number of blocks in use at a time so far */
+    int device_blocks;   /* number of blocks that fit the device: the limit for live requests */
+    void *block_bytes;   /* buffer for one KV block, to and from the store */
+    size_t block_size;   /* size of a KV block in bytes */
+    double ms_per_token; /* time to compute one token, as last measured; 0: not measured */
     double read_ms;      /* time of reading `reads` blocks on the session's thread */
     uint64_t reads;
     llm_figures figures;
-    size_t kv_budget_bytes, kv_host_budget_bytes; /* KV memory on the device, in host memory */
-    uint64_t submitted_tokens;                    /* of all prompts so far */
-    buf prefix_text;                              /* llm_session_prefixes' texts */
-    bool failed;  /* a pass failed: KV may be incomplete, so no other pass is run */
-    bool unsound; /* a pass produced logits that are NaN or infinite */
+    size_t kv_budget_bytes;      /* limit of KV memory on the device */
+    size_t kv_host_budget_bytes; /* limit of KV memory on the host */
+    uint64_t submitted_tokens;   /* number of tokens of all prompts so far */
+    buf prefix_text;             /* the texts that llm_session_prefixes returned */
+    bool failed;                 /* a pass failed: KV may be incomplete, so no other pass is run */
+    bool unsound;                /* a pass produced logits that are NaN or infinite */
 };
 
 /* Whether blocks are stored and read. They are not if computing a block is faster than reading it
@@ -151,9 +158,10 @@ bool schedule_fill(llm_session *s);
  * prompt. */
 bool schedule_fill_one(llm_session *s, request *r);
 void schedule_reset_pass(llm_session *s);
-/* Sets the wants' pointers, once the pass is filled. */
+/* Sets the wants' pointers to their results, once the pass is filled. */
 void schedule_finish_pass(llm_session *s);
-/* Removes a segment's node: its logits and those of the segments below it are known. */
+/* Removes a segment's node, when the logits of the segment and of all segments below it are known,
+ * or the request is released. */
 void schedule_segment_done(llm_session *s, request *r, int segment);
 /* Takes a waiting request out of the tree's lists; NULL: there is none. */
 request *schedule_take_waiting(llm_session *s);
@@ -170,8 +178,9 @@ void list_push(request_list *list, request *r);
 request *list_pop(request_list *list); /* NULL: empty */
 
 /* ---- sample.c */
-/* Picks a token from logits[count]. Greedy: the first of the largest. A draw depends only on (seed,
- * step, logits); `step` is the number of the answer's token. */
+/* Picks a token from logits[count]. Greedy: the token with the largest logit; of equal logits, the
+ * first one. A draw depends only on the arguments; `step` is the index of the token in the
+ * answer. */
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step);
 /* Makes the same draw, from the `count` (<= PASS_DRAW) largest logits in descending order, their
