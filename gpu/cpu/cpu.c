@@ -80,7 +80,7 @@ static void rates_measure(const llm_engine *engine, const int8_kernels *int8, si
         out->precision = LLM_INT8;
 }
 
-/* Returns the facts in the side file. If it has none, measures them and writes the file. */
+/* Returns the facts in the side file. If the file has none, measures them and writes the file. */
 static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
     if (side_file_read(s->cache_dir, s->weights, s->machine, &facts) &&
@@ -165,11 +165,11 @@ static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *fac
  * Sessions replace the estimates by measured rates. */
 static void rates_guess(llm_engine *engine, cpu_state *s) {
     llm_model_info *info = &engine->info;
-    static const double others = 0.7; /* share of products in the time of a pass */
+    static const double products = 0.7; /* share of the layers' products in the time of a pass */
     if (info->prefill_tok_s <= 0)
-        info->prefill_tok_s = others * cpu_gemm_rate(engine, gemm_tile(s->g));
+        info->prefill_tok_s = products * cpu_gemm_rate(engine, gemm_tile(s->g));
     if (info->decode_tok_s <= 0)
-        info->decode_tok_s = others * cpu_gemm_rate(engine, gemm_height(s->g, GEMM_SMALL));
+        info->decode_tok_s = products * cpu_gemm_rate(engine, gemm_height(s->g, GEMM_SMALL));
     if (s->keeps_rates) {
         side_file_keep_rates(s->cache_dir, s->weights, s->machine, info->prefill_tok_s,
                              info->decode_tok_s);

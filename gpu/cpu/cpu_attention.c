@@ -21,8 +21,8 @@ int cpu_attend_chunks(const cpu_work *w) {
     return (w->nrows + w->attend_rows - 1) / w->attend_rows;
 }
 
-/* True if the current layer uses streaming attention. A layer does not if its own window is at most
- * as large as the streaming window. */
+/* True if the current layer uses streaming attention. A layer whose own window is at most as large
+ * as the streaming window does not use it. */
 static bool cpu_layer_streams(const cpu_work *w) {
     int window = w->s->model.layers[w->layer].window;
     return w->s->window > 0 && (window == 0 || window > w->s->window);
@@ -38,8 +38,8 @@ typedef struct key_range {
 /* The parameters that determine which keys a layer's queries see. */
 typedef struct attend_sight {
     bool streams;
-    int sinks, window; /* of streaming attention */
-    int layer_window;  /* of the architecture; 0: all keys */
+    int sinks, window; /* cpu_state.sinks and .window */
+    int layer_window;  /* model_layer.window */
 } attend_sight;
 
 static attend_sight sight_of(const cpu_work *w) {
@@ -71,8 +71,10 @@ typedef struct attend_run {
 
 /* An iterator over the units of a task, in the order in which they are computed. */
 typedef struct attend_walk {
-    int base, rows, blocks; /* of the chunk */
-    attend_run at;          /* the current unit */
+    int base;      /* first row of the chunk */
+    int rows;      /* number of rows of the chunk */
+    int blocks;    /* largest number of blocks of a row's table */
+    attend_run at; /* the current unit */
     attend_sight sight;
 } attend_walk;
 
@@ -162,7 +164,8 @@ static void prefetch_now(const attend_ahead *a) {
 static int prefetch_choose(const cpu_work *w, attend_prefetcher *a, int queries, int kv_head,
                            attend_ahead *out) {
     int most = BASE_MAX(AHEAD_BYTES / (2 * (int)w->layout.head), 2);
-    while (a->more && a->ahead < 2) { /* the current unit and the next unit */
+    /* the current unit and the next unit are prefetched now */
+    while (a->more && a->ahead < 2) {
         attend_ahead next = prefetch_take(w, a, kv_head);
         prefetch_now(&next);
     }
@@ -175,13 +178,13 @@ static int prefetch_choose(const cpu_work *w, attend_prefetcher *a, int queries,
 
 /* ---- a task ---------------------------------------------------------------------------------- */
 
-/* Returns the bytes of an element of q (attend_unit). */
+/* Returns the size in bytes of an element of attend_unit.q. */
 static size_t query_bytes(const cpu_work *w) {
     return w->s->k->narrow && w->s->kv_dtype != LLM_KV_F32 ? sizeof(uint16_t) : sizeof(float);
 }
 
 /* Sets the range of keys that a row's queries see. The range is all_keys, except while a unit is
- * computed of which the row sees only some keys. */
+ * computed whose keys the row sees only in part. */
 static void keys_set_visible(attend_scratch *s, int row, int group, key_range r) {
     for (int i = row * group; i < (row + 1) * group; i++) {
         s->low[i] = r.low;
@@ -239,8 +242,8 @@ static void queries_keep(const cpu_work *w, const float *x, size_t n, int i, cha
 static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, int kv_head) {
     const model_config *c = &w->engine->config;
     size_t group = (size_t)(c->n_heads / c->n_kv_heads), run = group * (size_t)c->head_dim;
-    float *ready = s->out,
-          *sink = cpu_layer_streams(w) ? s->out + run : NULL; /* s->out is still free */
+    /* s->out is scratch memory until the first unit is computed */
+    float *ready = s->out, *sink = cpu_layer_streams(w) ? s->out + run : NULL;
     for (int i = 0; i < rows; i++) {
         cpu_queries_ready(w, base + i, kv_head, ready, sink);
         queries_keep(w, ready, run, i, s->q);

@@ -108,8 +108,8 @@ typedef enum stage {
     STAGE_END
 } stage;
 
-/* Returns the number of parts of columns. 0: the stage has no product, so it is computed by rows
- * and a tile can be split. */
+/* Returns the number of parts of columns of the stage's product. 0: the stage has no product, so a
+ * tile can be split by rows. */
 static int stage_parts(const model_layer *layer, stage s) {
     switch (s) {
     case STAGE_QKV:
@@ -264,7 +264,7 @@ static void row_move(float *base, int from, int to, size_t columns) {
         memcpy(base + (size_t)to * columns, base + (size_t)from * columns, sizeof *base * columns);
 }
 
-/* Moves the wanted rows to the front; only they are computed from here on. */
+/* Moves the wanted rows to the front; only these rows are computed from here on. */
 static void rows_compact(cpu_work *w) {
     const model_config *c = &w->engine->config;
     for (int i = 0; i < w->nwanted; i++) {

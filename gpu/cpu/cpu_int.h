@@ -1,10 +1,11 @@
 /*
  * cpu_int.h - the CPU backend: its engine state and a session's work memory.
  *
- * The number of a session's rows is a multiple of the tile height. Buffers are row-major:
+ * A session's buffers are row-major, for a number of rows that is a multiple of the tile height. A
+ * is the type of the weight that the row is multiplied with next (gemm_type):
  *
  *   x    f32 [rows, width]           the residual stream
- *   a    A   [rows, width]           normed x, in the type A that the next product reads
+ *   a    A   [rows, width]           normed x
  *   qkv  f32 [rows, (heads + 2 kv_heads) * head_dim]   product and bias
  *   att  A   [rows, heads * head_dim]                  attention's output
  *   h    A   [rows, ffn]             the feed-forward activations
@@ -34,44 +35,47 @@ typedef struct cpu_state {
     const kernels *k;
     const int8_kernels *int8; /* NULL: the processor has no such kernels */
     llm_precision precision;  /* not AUTO */
-    /* of matrices not in bytes; if it is bf16, attention uses bf16 as well */
+    /* type of the matrices whose weights are not bytes; if it is bf16, attention may use bf16 */
     gemm_type wide;
-    float *frequencies, *frequencies_local; /* [rope_dims/2] */
-    bool two_ropes;
-    float rope_magnitude;
-    int sinks, window; /* of streaming attention; window 0: full attention */
+    float *frequencies;       /* [rope_dims/2] rope frequencies of layers without a window */
+    float *frequencies_local; /* [rope_dims/2] rope frequencies of layers with a window */
+    bool two_ropes;           /* frequencies and frequencies_local differ */
+    float rope_magnitude;     /* factor of the sines and cosines */
+    int sinks;                /* streaming attention: number of sink tokens */
+    int window;               /* streaming attention: number of latest tokens; 0: full attention */
     llm_kv_dtype kv_dtype;
-    char device[64];
+    char device[64];   /* llm_model_info.device */
     char machine[128]; /* the side file's key: kernels, ONEDNN_MAX_CPU_ISA, kind of build */
     char *cache_dir;   /* NULL: no side file */
-    hash128 weights;   /* the file's identity */
+    hash128 weights;   /* hash of all bytes of the file */
     /* true: the precision is that of 'auto', and the side file keeps measured rates */
     bool keeps_rates;
     side_probe probe; /* from the side file or from this load; part of the fingerprint */
-    bool loaded;      /* `loaded` and load_error are guarded by the pool's lock */
-    err load_error;
+    bool loaded;      /* the weights are loaded; guarded by the pool's lock */
+    err load_error;   /* guarded by the pool's lock */
 } cpu_state;
 
 /* A worker's scratch memory for attention: the queries of ATTEND_ROWS rows × one kv head's
  * group. */
 typedef struct attend_scratch {
-    char *q, *q_sink; /* bf16 or f32, as in attend_unit */
-    float *out, *top, *sum;
-    int *low, *high;
-    uint16_t *kt, *v; /* one head of an int8 block, converted to bf16 */
+    char *q, *q_sink;       /* bf16 or f32, as in attend_unit */
+    float *out, *top, *sum; /* as in attend_unit */
+    int *low, *high;        /* as in attend_unit */
+    uint16_t *kt, *v;       /* one head of an int8 block, converted to bf16 */
 } attend_scratch;
 
-/* Sizes in bytes. */
+/* The layout of a KV block (cpu_kv.c). Sizes and offsets are in bytes. */
 typedef struct kv_layout {
     llm_kv_dtype dtype;
-    size_t head;   /* K or V of one head in a block */
-    size_t scales; /* offset of a layer's scales */
-    size_t layer, block;
+    size_t head;   /* size of K or V of one head in a layer */
+    size_t scales; /* offset of the scales in a layer */
+    size_t layer;  /* size of a layer */
+    size_t block;  /* size of a block */
 } kv_layout;
 
-/* Flags that number the sets of rope angles. LOCAL: for layers with a window, which may have their
- * own frequencies. SINK: for the position from which a row sees the sinks, instead of its own
- * position. */
+/* Flags whose sum is the number of a set of rope angles. LOCAL: for layers with a window, which may
+ * have their own frequencies. SINK: for the position from which a row sees the sinks, instead of
+ * the row's own position. */
 enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
 typedef struct head_top head_top;     /* cpu_head.c */
@@ -87,23 +91,25 @@ typedef struct cpu_work {
     float *x, *qkv, *y;
     float *angles[ANGLES_SETS]; /* [rows, rope_dims] = cos, sin; NULL: not needed */
     void *a, *att, *h;
-    float *norm_scratch;    /* per worker [max(width, heads*head_dim)] */
-    attend_scratch *attend; /* per worker */
-    pass_row *rows;         /* rows of the pass; in the last layer only the wanted rows */
+    float *norm_scratch;    /* [workers, max(width, ffn, 64)], see cpu_scratch_of */
+    attend_scratch *attend; /* [workers] */
+    /* rows of the pass; in the last layer, from attention on, only the wanted rows */
+    pass_row *rows;
     int nrows;
-    int *wanted, nwanted; /* unique rows of the wants, ascending */
-    int *want_rows;       /* per want: the index of its row in wanted */
-    int *whole;           /* indexes of the wants of the whole vocabulary */
+    int *wanted;    /* [nwanted] the rows of the wants, ascending, each once */
+    int nwanted;    /* number of these rows */
+    int *want_rows; /* [wants of the pass] index of the want's row in `wanted` */
+    int *whole;     /* indexes of the wants that ask for the whole vocabulary */
     int wants_cap;
     head_top *tops; /* [wants of the whole vocabulary, parts of the head] */
     size_t tops_cap;
     cpu_screen *screen; /* NULL until the first use */
     const pass *p;
     bool store_keys_on_attention; /* attention tasks store keys (see cpu_rows_are_independent) */
-    /* per block: scratch of cpu_rows_are_independent, zero outside that function */
+    /* [blocks] scratch of cpu_rows_are_independent; all zero while that function does not run */
     uint8_t *written;
-    int layer;
-    int attend_rows;
+    int layer;       /* the current layer */
+    int attend_rows; /* number of rows of an attention task in this layer */
 } cpu_work;
 
 /* ---- rows and tiles -------------------------------------------------------------------------- */
@@ -137,8 +143,8 @@ static inline int cpu_heads(const model_config *c) {
     return c->n_heads + 2 * c->n_kv_heads;
 }
 
-/* Stores n f32 values as part of a row of A, for a weight of the type. For a type in bytes, x[0]
- * must be the first of a group of INT8_GROUP columns. */
+/* Stores n f32 values as part of a row of A, for a weight of this type. For a type in bytes, x[0]
+ * must be the first value of a group of INT8_GROUP columns. */
 static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const float *x, int n,
                                      void *out) {
     if (gemm_in_bytes(type))
@@ -189,13 +195,14 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
  * may be NULL. */
 int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e);
 
-/* cpu_head.c: computes what the pass wants of the rows w->wanted from their states w->x. */
+/* cpu_head.c: computes the logits that the pass wants, from the states w->x of the wanted rows. */
 void cpu_head_run(cpu_work *w);
 void cpu_final_cap(const cpu_work *w, float *logits, int n); /* soft cap, if the model has one */
 
 /* cpu_screen.c */
-/* Finds the token for wants that ask only for the likeliest token, where the screen can. Moves the
- * remaining wants to the front of w->a and w->whole, and returns their number. */
+/* Finds the token for those of the first `whole` wants in w->whole that ask only for the likeliest
+ * token, where the screen can. Moves the remaining wants to the front of w->a and w->whole, and
+ * returns their number. */
 int cpu_screen_run(cpu_work *w, int whole);
 /* Returns the `run` for which kernels.pair_products gives the bits of oneDNN's product with the
  * head. Returns 0 if there is no such run; the screen then cannot be used. */
@@ -204,7 +211,7 @@ void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
 /* For benchmarks: returns an upper bound of tokens/s. It is the rate of the layers' matrix products
- * alone, for `rows` rows on all threads. Returns 0 on failure. */
+ * alone, for `rows` rows on all threads, measured by `clock`. Returns 0 on failure. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
 /* Like cpu_gemm_bound, but for one tile of `rows` rows (a gemm_height), estimated from a few
  * layers. */

@@ -6,9 +6,11 @@
  *
  *   block   layer 0 | layer 1 | …
  *   layer   K [kv heads] | V [kv heads] | scales of K [kv heads, 32] | scales of V [kv heads, 32]
- *   bf16    K [d/2, 32, 2]   V [32/2, d, 2]   in pairs (of dimensions; of keys), no scales
- *   int8    the same layout; an element is its byte times its slot's scale
- *   f32     K [d, 32]        V [32, d]        no scales
+ *   bf16    K [d/2, 32, 2] in pairs of dimensions, V [32/2, d, 2] in pairs of keys; no scales
+ *   int8    K and V as with bf16; an element is its byte times its slot's scale
+ *   f32     K [d, 32], V [32, d]; no scales
+ *
+ * A slot is the place of a position in its block, 0 to 31.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -141,11 +143,13 @@ void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
 attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys) {
     enum { STEP = 128 };
     attend_ahead a = {head_of(w, block, side, kv_head), (int)(w->layout.head / STEP), STEP / 2};
-    if (side == KV_VALUES) { /* values are in order of keys: values of later keys are not needed */
+    if (side == KV_VALUES) {
+        /* values are in the order of keys, so the values after the last key are not needed */
         size_t bytes = (size_t)(keys + 1) / 2 * 2 * (w->layout.head / SLOTS);
         a.steps = (int)((bytes + STEP - 1) / STEP);
     } else if (w->layout.dtype != LLM_KV_INT8 && keys <= SLOTS / 2) {
-        /* a piece has all slots of a pair of dimensions, of which the first half is enough */
+        /* a piece has the 32 slots of one dimension (f32) or of a pair of dimensions (bf16); the
+         * first half of the slots is enough */
         a.second = 0;
     }
     return a;

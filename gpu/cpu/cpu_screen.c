@@ -14,7 +14,13 @@
 
 #include "cpu_int.h"
 
-enum { TILE_ROWS = 64, GROUP = 1024, LANES = 16, CANDIDATES_MAX = 512, LIST_MAX = 1 << 16 };
+enum {
+    TILE_ROWS = 64,       /* maximum number of rows of a screening task */
+    GROUP = 1024,         /* number of tokens of a screening task */
+    LANES = 16,           /* number of tokens of one call of pair_products */
+    CANDIDATES_MAX = 512, /* a row with more candidates is left to the full product */
+    LIST_MAX = 1 << 16    /* maximum number of candidates in a thread's list */
+};
 
 /* A candidate: a token that may be the likeliest of a row, with the upper bound of its logit. */
 typedef struct candidate {
@@ -25,10 +31,10 @@ typedef struct candidate {
 
 typedef struct screen_list {
     candidate *all; /* [LIST_MAX] */
-    float *best;    /* [rows] */
-    float *upper;   /* [TILE_ROWS, SCREEN_COLUMNS] */
-    int count;
-    bool full;
+    float *best;    /* [rows] screen_unit.best */
+    float *upper;   /* [TILE_ROWS, SCREEN_COLUMNS] screen_unit.upper */
+    int count;      /* number of candidates in `all` */
+    bool full;      /* the list overflowed: all rows are left to the full product */
     uint16_t *rows; /* [LANES, width]: rows of the head in bf16 */
 } screen_list;
 
@@ -38,10 +44,10 @@ struct cpu_screen {
     screen_state *states; /* [rows] */
     int *index;           /* [rows]: index of the row in cpu_work.whole */
     bool *open;           /* per row of cpu_work.whole: true if it is left to the full product */
-    int *counts;          /* [rows]: number of candidates in ids */
-    llm_token *ids;       /* [rows, CANDIDATES_MAX] */
+    int *counts;    /* [rows]: number of candidates; if above CANDIDATES_MAX, not all are in ids */
+    llm_token *ids; /* [rows, CANDIDATES_MAX] the candidates */
     int workers;
-    screen_list *lists; /* per worker */
+    screen_list *lists; /* [workers] */
 };
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
@@ -139,7 +145,7 @@ static void candidates_add(screen_list *list, int row, int first, uint64_t mask,
     }
 }
 
-/* Task: up to TILE_ROWS rows × GROUP columns. */
+/* Task: screens up to TILE_ROWS rows for GROUP tokens. */
 static void screen_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     cpu_screen *s = w->screen;

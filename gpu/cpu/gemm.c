@@ -52,7 +52,7 @@ struct gemm {
     bool in_bytes[GEMM_TYPES];
     dnnl_engine_t engine;
     dnnl_stream_t *streams; /* per worker */
-    float **out;            /* per worker: [tallest, MAX_PART] */
+    float **out;            /* per worker: C, [heights[0], MAX_PART] */
     gemm_shape shapes[MAX_SHAPES];
     int nshapes;
     int heights[MAX_HEIGHTS]; /* descending */
@@ -280,7 +280,7 @@ static void *room_for(gemm *g, size_t bytes) {
         char *memory = aligned_alloc(HUGE_PAGE, size);
         c = NULL;
         if (memory != NULL) {
-            (void)madvise(memory, size, MADV_HUGEPAGE); /* only for speed */
+            (void)madvise(memory, size, MADV_HUGEPAGE); /* only for speed, so it may fail */
             c = mem_zalloc(sizeof *c);
             *c = (gemm_chunk){g->chunks, memory, size, 0};
             g->chunks = c;
@@ -471,7 +471,8 @@ static bool heights_agree(gemm *g, hash128 *digest) {
     return same;
 }
 
-/* Mixes fixed products of weights in bytes into the digest. Such products need no other probe. */
+/* Mixes fixed products of weights in bytes into the digest. These products need no comparison of
+ * heights (int8_int.h). */
 static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     enum { ROWS = 7, K = 4 * INT8_GROUP, N = INT8_COLUMNS };
     float w[N * K], a[ROWS * K], c[ROWS * N];
@@ -503,7 +504,7 @@ static bool outputs_new(gemm *g) {
 
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
-        /* height 1: memory bandwidth is the limit of decoding at batch 1 */
+        /* height 1 is for decoding at batch 1, where memory bandwidth is the limit */
         {GEMM_TILE, GEMM_SMALL, 4, 1},
         {GEMM_TILE, GEMM_SMALL, 1},
         {GEMM_TILE, GEMM_SMALL, 4},

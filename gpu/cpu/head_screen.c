@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const double UP = 1.00001; /* covers the rounding of norms to f32 and of sums in f32 */
+static const double UP = 1.00001; /* margin of a bound: norms are rounded to f32, sums are in f32 */
 enum { HUGE_PAGE = 2 << 20, OFFSET = 128, DIGIT = 127 };
 
 size_t head_screen_bytes(const head_screen *s) {
@@ -48,7 +48,7 @@ void head_screen_free(head_screen *s) {
 
 void head_screen_set(head_screen *s, int j, const float *w) {
     uint16_t *narrow = mem_alloc(sizeof *narrow * (size_t)s->k);
-    float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* x is w as the product reads it */
+    float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* x: w rounded to bf16 */
     s->kernels->to_bf16(w, s->k, narrow);
     s->kernels->from_bf16(narrow, s->k, x);
     for (int i = 0; i < s->k; i++)

@@ -20,23 +20,24 @@
 
 typedef struct head_screen {
     const kernels *kernels;
-    int n, k;       /* tokens, a multiple of SCREEN_COLUMNS; width, a multiple of 4 */
-    int run;        /* oneDNN's order of additions, as pair_products takes it; 0: not found yet */
+    int n;          /* number of tokens, a multiple of SCREEN_COLUMNS */
+    int k;          /* width, a multiple of 4 */
+    int run;        /* oneDNN's order of additions: `run` of kernels.pair_products; 0: not found */
     uint8_t *bytes; /* [n / SCREEN_COLUMNS][k / 4][SCREEN_COLUMNS][4]: w' / scale + 128 */
     float *scale;   /* [n] value of one step of w' */
     float *rest;    /* [n] upper bound of the norm of the quantisation error */
     float *norm;    /* [n] upper bound of the norms of w and w' */
 } head_screen;
 
-/* Makes an empty screen. Returns NULL if the shape or the kernels do not allow a screen, or memory
- * is short. */
+/* Makes a screen without rows. Returns NULL if the shape or the kernels do not allow a screen, or
+ * memory is short. */
 head_screen *head_screen_new(const kernels *k, int n, int width);
 void head_screen_free(head_screen *s);
 size_t head_screen_bytes(const head_screen *s);
 /* Quantises row j of the head, w[k] in f32. Call once per row, in any order and from any thread. */
 void head_screen_set(head_screen *s, int j, const float *w);
 /* Quantises the state x[k] (bf16) into fine[k] and *out. Returns false if the screen cannot be used
- * for it: a value is not finite, or all are about zero. */
+ * for the state: a value is not finite, or all values are about zero. */
 bool head_screen_state(const head_screen *s, const uint16_t *x, int8_t *fine, screen_state *out);
 /* Screens tokens [first, first + SCREEN_COLUMNS) for `rows` states: raises best[rows] and writes
  * masks[rows] and upper, as in screen_unit. */

@@ -30,7 +30,12 @@ enum { LANES = 8, ROWS = 3, LEVELS = 255 };
 #define SUMS_IN_16_BITS
 enum { LANES = 8, ROWS = 3, LEVELS = 31 };
 #endif
-enum { QUADS = INT8_GROUP / 4, VECTORS = INT8_GROUP / LANES, SECOND_BITS = 8, LINE = 64 };
+enum {
+    QUADS = INT8_GROUP / 4,       /* runs of four values in a group */
+    VECTORS = INT8_GROUP / LANES, /* vectors of f32 or int32 that hold a group */
+    SECOND_BITS = 8,              /* bits of a digit of the second plane */
+    LINE = 64                     /* bytes of a cache line */
+};
 static const uint32_t INFINITE = 0x7f800000; /* bits of infinity; smaller magnitudes are finite */
 /*
  * 3 * 2^22, and its bits. Adding an integer below 2^22 to the bits adds it to the float, so an
@@ -124,13 +129,13 @@ BLOCK uint32_t largest_bits(const vf x[VECTORS]) {
         _mm512_max_epu32((__m512i)magnitude(x[0]), (__m512i)magnitude(x[1])));
 }
 
-/* 32 integers as signed bytes, with saturation. */
+/* Returns 32 integers as signed bytes, with saturation. */
 BLOCK __m256i signed_bytes(const vi x[VECTORS]) {
     return _mm256_set_m128i(_mm512_cvtsepi32_epi8((__m512i)x[1]),
                             _mm512_cvtsepi32_epi8((__m512i)x[0]));
 }
 
-/* 32 integers as unsigned bytes, with saturation. */
+/* Returns 32 integers as unsigned bytes, with saturation. */
 BLOCK __m256i unsigned_bytes(const vi x[VECTORS]) {
     return _mm256_set_m128i(_mm512_cvtusepi32_epi8((__m512i)x[1]),
                             _mm512_cvtusepi32_epi8((__m512i)x[0]));
@@ -191,7 +196,7 @@ BLOCK uint32_t largest_bits(const vf x[VECTORS]) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* Undoes the order of the AVX2 pack instructions, which work on halves of 128 bits. */
+/* Restores the order after AVX2 pack instructions, which work on halves of 128 bits. */
 BLOCK __m256i in_order(__m256i packed) {
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
@@ -415,7 +420,7 @@ static void product(const void *a, int rows, int planes, const void *panels, int
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Stores x * by, rounded to 32 digits. Returns the sum of the digits. */
+/* Stores 32 values x * by, rounded to integers, as digits. Returns the sum of the digits. */
 BLOCK int digits_store(const vf x[VECTORS], vf by, char *out) {
     vi whole[VECTORS];
     UNROLL
@@ -435,7 +440,8 @@ BLOCK void group_store(const float *from, int planes, char *out) {
     bool finite = bits < INFINITE;
     float most;
     memcpy(&most, &bits, sizeof most);
-    static const float least = 1e-30f; /* smaller groups become 0: 127 / most could overflow */
+    /* groups with smaller magnitudes become 0: 127 / most could overflow */
+    static const float least = 1e-30f;
     float step = most / 127, by = most > least ? 127 / most : 0;
     int sum = digits_store(x, all(by), out);
     if (planes == 2) {
@@ -479,9 +485,9 @@ static float off_grid(const vf x[VECTORS], float low, float levels_per_unit) {
 /*
  * Returns the number of steps for the group's range. The values of a quantised file are on the grid
  * of the file's own steps. Nothing is rounded if the returned number is a multiple of the number of
- * file steps in the range. If that is at most 31, it has a multiple from 225 to 255 (with 31
- * levels: from 16 to 31). A Q8_0 group has 127 file steps from 0 to its largest magnitude; `whole`,
- * the number of these steps in the range, is tried last.
+ * file steps in the range. A number of file steps up to 31 has a multiple from 225 to 255 (with
+ * LEVELS = 31: from 16 to 31). A Q8_0 group has 127 file steps from 0 to its largest magnitude;
+ * `whole`, the number of these steps in the range, is tried last.
  */
 static int levels_find(const vf x[VECTORS], float low, float high) {
     static const float exact = 0.02f; /* in steps: f32 rounding of values far from `low` */

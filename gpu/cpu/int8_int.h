@@ -31,16 +31,17 @@ enum {
     INT8_GROUP = 32,
     INT8_COLUMNS = 32,
     INT8_ALIGN = 64,
-    INT8_PANEL_GROUP = (2 * 4 + INT8_GROUP) * INT8_COLUMNS, /* bytes */
-    INT8_OPERAND_GROUP = 2 * INT8_GROUP + 8                 /* of two planes */
+    INT8_PANEL_GROUP = (2 * 4 + INT8_GROUP) * INT8_COLUMNS, /* bytes of a group in a panel */
+    INT8_OPERAND_GROUP = 2 * INT8_GROUP + 8 /* bytes of a group in an operand row of two planes */
 };
 
-/* Returns the bytes of k values of an operand row. Here and below k is a multiple of INT8_GROUP. */
+/* Returns the size in bytes of k values of an operand row. Here and below k is a multiple of
+ * INT8_GROUP. */
 static inline size_t int8_operand_bytes(int planes, int k) {
     return (size_t)(k / INT8_GROUP) * (size_t)(planes * INT8_GROUP + 8);
 }
 
-/* Returns the bytes of a weight [n, k], its columns padded to whole panels. */
+/* Returns the size in bytes of a packed weight [n, k], whose columns are padded to whole panels. */
 static inline size_t int8_weight_bytes(int n, int k) {
     return (size_t)((n + INT8_COLUMNS - 1) / INT8_COLUMNS) * (size_t)(k / INT8_GROUP) *
            INT8_PANEL_GROUP;
@@ -51,7 +52,7 @@ typedef struct int8_kernels {
     /* Steps in a group's range of weights, 255 or 31. With 31 only file types with groups of 32 and
      * at most 5 bits are exact: Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K. */
     int levels;
-    /* products of two planes are faster than f32 products on this table's processors */
+    /* products with two planes are faster than f32 products on this table's processors */
     bool planes_gain;
     /* Packs rows [n, k] f32 into panels. */
     void (*pack)(const float *rows, int n, int k, void *panels);

@@ -137,7 +137,7 @@ static inline vf max_lanes(vf v) {
 /* e^x = 2^floor(y) * 2^f, y = x log2(e), f = y - floor(y); 2^f by a polynomial of degree 5 that
  * is 1 at 0 (relative error below 2e-7 + 5e-8 |x|). Returns 0 below -87. */
 static inline vf exp_v(vf x) {
-    enum { LESS_FLOOR = 1 }; /* VREDUCEPS: x - floor(x) */
+    enum { LESS_FLOOR = 1 }; /* operand of VREDUCEPS for x - floor(x) */
     __m512 y = (__m512)(x * all(1.44269504088896341f));
     vf f = (vf)_mm512_reduce_ps(y, LESS_FLOOR);
     vf p = fma_v(all(1.8671324e-3f), f, all(9.017025e-3f));
@@ -169,7 +169,8 @@ static inline vf exp_v(vf x) {
 }
 #endif
 
-/* Loads a tail shorter than a vector, padded with zeros, so that it gets the same operations. */
+/* Loads a tail shorter than a vector, padded with zeros, so that it gets the same operations as a
+ * whole vector. */
 static inline vf load_tail(const float *p, int n) {
     float x[W] = {0};
     memcpy(x, p, sizeof(float) * (size_t)n);
@@ -288,7 +289,7 @@ static float k_to_int8(const float *x, int n, int8_t *out) {
     for (; i < n; i++)
         largest = fmaxf(largest, fabsf(x[i]));
     float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0;
-    /* adding it rounds to an integer, which is in the low bits */
+    /* adding 1.5 * 2^23 rounds to an integer, which the low bits of the sum hold */
     const vf magic = all(12582912.0f);
     for (i = 0; i + W <= n; i += W) {
         vi q = (vi)(load(x + i) * all(inverse) + magic) - (vi)magic;
@@ -624,8 +625,8 @@ static void pairs_widen(const uint16_t *pairs, int rows, int n, float *out) {
     }
 }
 
-/* Attends with many queries: converts the block to f32 once. The operations on floats are the
- * same. */
+/* Attends with many queries: converts the block to f32 once. The operations on floats, and so the
+ * bits, are the same as without the conversion. */
 static void attend_widened(const attend_unit *u) {
     _Alignas(64) float kt[KEYS * CONFIG_MAX_HEAD_DIM], v[KEYS * CONFIG_MAX_HEAD_DIM];
     attend_unit wide = *u;
@@ -648,9 +649,10 @@ static void k_attend(const attend_unit *u) {
         return;
     }
 #endif
+    /* with a constant d, addresses in the inner loops are constant offsets */
     if (u->wide)
         attend_unit_run(u, true, u->d);
-    else if (u->d == 64) /* constant, so that addresses in the inner loops are constant offsets */
+    else if (u->d == 64)
         attend_unit_run(u, false, 64);
     else if (u->d == 128)
         attend_unit_run(u, false, 128);

@@ -20,7 +20,7 @@
 
 /* Memory to prefetch while a unit is computed. */
 typedef struct attend_ahead {
-    const char *at; /* its start */
+    const char *at; /* start of the memory */
     int steps;      /* number of consecutive pieces of 128 bytes */
     int second; /* offset of the second cache line prefetched in each piece: 64, or 0 for none */
 } attend_ahead;
@@ -46,7 +46,8 @@ typedef struct attend_unit {
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
-    const attend_ahead *ahead; /* [nahead]: one per group of `queries`, of at most d steps */
+    /* [nahead] memory to prefetch: an entry for each group of kernels.queries queries */
+    const attend_ahead *ahead;
     int nahead;
 } attend_unit;
 
@@ -57,18 +58,22 @@ enum { SCREEN_COLUMNS = 64, SCREEN_QUADS = 8 };
 typedef struct screen_state {
     int quads[SCREEN_QUADS]; /* numbers of the groups of four that have coarse digits */
     int8_t coarse[SCREEN_QUADS][4];
-    int fine_start, coarse_start;   /* starts of the sums: minus what the bytes' offset adds */
-    float fine_scale, coarse_scale; /* value of one step of a digit */
-    float size, rest; /* upper bounds of the norms of the state and of its quantisation error */
+    /* initial values of the sums of products: they cancel the offset of 128 in screen_unit.bytes */
+    int fine_start, coarse_start;
+    float fine_scale;   /* value of one step of a fine digit */
+    float coarse_scale; /* value of one step of a coarse digit */
+    float size;         /* upper bound of the norm of the state */
+    float rest;         /* upper bound of the norm of the state's quantisation error */
 } screen_state;
 
 /*
  * SCREEN_COLUMNS tokens of the head's coarse copy and the states to screen them for.
  *
- *   bytes              [k/4, SCREEN_COLUMNS, 4]
- *   scale, rest, norm  [SCREEN_COLUMNS]
- *   fine               [rows, k]
- *   upper              [rows, SCREEN_COLUMNS]: upper bounds of the logits, out
+ *   bytes              [k/4, SCREEN_COLUMNS, 4], of head_screen.bytes
+ *   scale, rest, norm  [SCREEN_COLUMNS], as in head_screen
+ *   fine               [rows, k] the states' fine digits
+ *   states             [rows]
+ *   upper              [rows, SCREEN_COLUMNS] out: upper bounds of the logits
  */
 typedef struct screen_unit {
     const uint8_t *bytes;
@@ -85,13 +90,14 @@ typedef struct screen_unit {
 typedef struct kernels {
     const char *name;
     bool narrow; /* attend rounds queries and weights to bf16, for instructions on bf16 pairs */
-    int queries; /* queries that attend processes together */
-    int heads;   /* attend supports head dimensions that are multiples of this */
+    int queries; /* number of queries that attend processes together */
+    int heads;   /* attend supports head dimensions that are multiples of this number */
     /* Sets out[n] = x / rms(x) * w. If w is NULL, all weights are 1. */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
     void (*from_bf16)(const uint16_t *x, int n, float *out);
-    /* Quantises x to 255 steps, with x ≈ out * scale. Returns the scale (0 if x is all zeros). */
+    /* Quantises x to integers from -127 to 127, with x ≈ out * scale. Returns the scale (0 if x is
+     * all zeros). */
     float (*to_int8)(const float *x, int n, int8_t *out);
     void (*int8_to_bf16)(const int8_t *x, int n, uint16_t *out); /* exact */
     void (*add)(float *x, const float *y, int n);
@@ -103,7 +109,7 @@ typedef struct kernels {
     float (*dot)(const float *a, const float *b, int n);
     int (*largest)(const float *x, int n);   /* index of the first largest value; ignores NaN */
     void (*attend)(const attend_unit *unit); /* updates top, sum and out */
-    /* the e^x that softmax uses; for the fingerprint */
+    /* Sets out[n] = e^x, as attend computes it. (The fingerprint includes its results.) */
     void (*exp)(const float *x, int n, float *out);
     /* The head screen (head_screen_int.h). `screen` and pair_products are NULL without VNNI and
      * AVX-512 BF16. */

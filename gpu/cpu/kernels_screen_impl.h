@@ -71,7 +71,8 @@ static inline __attribute__((always_inline)) void screen_tile(const screen_unit 
         }
         float best = max_v(max_lanes(low), all(u->best[at + t]))[0];
         uint64_t mask = 0;
-        for (int v = 0; v < V; v++) { /* "not less than": a NaN bound keeps its token */
+        for (int v = 0; v < V; v++) {
+            /* _CMP_NLT_UQ, "not less than": a token whose bound is NaN is kept */
             mask |= (uint64_t)_mm512_cmp_ps_mask((__m512)above[v], (__m512)all(best), _CMP_NLT_UQ)
                     << (v * W);
             store(u->upper + (size_t)(at + t) * SCREEN_COLUMNS + v * W, above[v]);

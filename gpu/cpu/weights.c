@@ -1,9 +1,9 @@
 /*
  * weights.c - reads a file's tensors into packed matrices, in parallel.
  *
- * Owns the order of rows (weights_int.h). Invariant: weights are held only once; a part is
- * dequantised into a temporary buffer and packed from there. Which tensors an architecture has is
- * decided in config.c.
+ * Owns the order of rows (weights_int.h). Invariant: a matrix is never dequantised as a whole; each
+ * part is dequantised into a temporary buffer and packed from there. config.c decides which tensors
+ * an architecture has.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ typedef struct row_source {
     const gemm_weight *w;
 } row_source;
 
-/* Returns the file's index of dimension i of a head. Our rope pairs halves of a head; the file's
- * rope may pair neighbours. */
+/* Returns the file's index of dimension i of a head. The rope kernel pairs dimensions of the two
+ * halves; the file's rope may pair neighbours. */
 static int head_dimension(const model_config *c, int i) {
     int half = c->rope_dims / 2;
     if (c->pairing == ROPE_HALVES || i >= c->rope_dims)
@@ -50,7 +50,8 @@ static void qkv_read(const row_source *s, int row, const char *kind, float *out)
         snprintf(name, sizeof name, "%s.%s", parts[part], kind);
     }
     const gguf_tensor *t = model_tensor(s->m->file, s->layer, name);
-    if (t->ndims == 1 || t->dims[1] <= 1) { /* a bias is a vector, which is read whole */
+    if (t->ndims == 1 || t->dims[1] <= 1) {
+        /* a bias: reads the whole vector for one element */
         float *whole = mem_alloc(sizeof(float) * (size_t)t->dims[0]);
         model_tensor_rows(t, 0, 1, whole);
         *out = whole[local];
@@ -170,7 +171,8 @@ static void pack_task(void *ctx, int task, int worker) {
     (void)worker;
     pack_work *work = ctx;
     pack_job *job = &work->jobs[task];
-    if (job->w->parts[job->part].memory != NULL) /* packed by a load that was cancelled */
+    /* an earlier load, which was cancelled, has packed the part */
+    if (job->w->parts[job->part].memory != NULL)
         return;
     row_source source = {work->m, job->layer, job->w};
     err e = {0};
@@ -215,8 +217,8 @@ bool model_fits_bytes(const gguf_tensor *t, int levels) {
     return levels == 255 || (own > 0 && own <= levels);
 }
 
-/* Returns the columns of a part if a weight is split into about `parts` parts. Parts are small
- * enough that all threads have work even with few rows. */
+/* Returns the number of columns of a part if a weight of n columns is split into about `parts`
+ * parts. Parts are small enough that all threads have work even with few rows. */
 static int part_columns(int n, int parts) {
     int part = (n / parts + 31) / 32 * 32;
     return BASE_MIN(BASE_MAX(part, 64), 512);
@@ -229,8 +231,8 @@ static const char *const split_gate_up[] = {"ffn_gate.weight", "ffn_up.weight", 
 static const char *const fused_gate_up[] = {"ffn_up.weight", NULL};
 static const char *const ffn_down[] = {"ffn_down.weight", NULL};
 
-/* Returns `wanted`. If that is a type in bytes which does not fit a tensor of the matrix, returns
- * the wide type. */
+/* Returns the type `wanted`, or the wide type if `wanted` is a type in bytes and a tensor of the
+ * matrix does not fit it. */
 static gemm_type type_for(const packed_model *m, int layer, gemm_type wanted,
                           const char *const *from) {
     bool fits = true;

@@ -21,7 +21,7 @@
 typedef struct model_layer {
     gemm_weight qkv, o, gate_up, down;
     float *attn_norm, *ffn_norm;           /* [width] */
-    float *post_attn_norm, *post_ffn_norm; /* [width] or NULL */
+    float *post_attn_norm, *post_ffn_norm; /* [width]; NULL: none */
     float *qkv_bias, *o_bias;              /* NULL: none */
     float *q_norm, *k_norm;                /* [head_dim], permuted like q and k; NULL: none */
     bool has_rope;
@@ -30,11 +30,12 @@ typedef struct model_layer {
 
 /* The types of a precision's matrices. */
 typedef struct model_types {
-    gemm_type qkv, rest; /* rest: o, gate_up, down */
-    gemm_type last;      /* the type of o, gate_up and down in the last layer */
+    gemm_type qkv;
+    gemm_type rest; /* type of o, gate_up and down in all layers except the last */
+    gemm_type last; /* type of o, gate_up and down in the last layer */
     gemm_type head;
-    gemm_type wide; /* of matrices that do not fit bytes (model_fits_bytes) */
-    int levels;     /* steps of a group of weights in bytes (int8_kernels) */
+    gemm_type wide; /* type of matrices that do not fit bytes (model_fits_bytes) */
+    int levels;     /* int8_kernels.levels; 0: no weights in bytes */
 } model_types;
 
 typedef struct packed_model {
@@ -48,13 +49,13 @@ typedef struct packed_model {
     head_screen *screen; /* owned; made before the load, which fills it; NULL: no screen */
     float *final_norm;
     const gguf_tensor *embedding, *head_tensor;
-    bool begun; /* the probe has run; if the load was cancelled, packed parts are kept */
-    hash128 digest;
+    bool begun;     /* model_load has run the probe; parts packed before a cancellation are kept */
+    hash128 digest; /* the probe's output */
 } packed_model;
 
-/* True if weights in bytes with `levels` steps can hold the tensor. With 255 steps this is always
- * true (the weights are rounded if the file's groups are not on a grid). Otherwise, it is true if
- * the file type has at most `levels` steps. */
+/* True if weights in bytes with `levels` steps can hold the tensor. With 255 steps they can always
+ * (some file types are then rounded, see int8_int.h). With fewer, the groups of the file type must
+ * have at most `levels` steps. */
 bool model_fits_bytes(const gguf_tensor *t, int levels);
 /* Declares the matrices without reading weights. The caller calls model_free even if this or
  * model_load fails. */
