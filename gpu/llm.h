@@ -145,8 +145,9 @@ typedef struct llm_span llm_span;
  * SentencePiece's space before the first text of a prompt is not in the tokens; llm_submit adds
  * it. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
-/* The same, but allocates the span in `mem`, which must outlive the requests that use the span. The
- * caller does not release the span. Only one thread at a time may use the arena. */
+/* Does the same as llm_span_new, but allocates the span in `mem`, which must outlive the requests
+ * that use the span. The caller does not release the span. Only one thread at a time may use the
+ * arena. */
 llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
@@ -220,15 +221,15 @@ typedef struct llm_event {
 
 enum { LLM_TOP_LOGITS = 10, LLM_BLOCK_TOKENS = 32 };
 
-/* The identity of a KV block. Before a store returns a block, it compares all members but the last
- * three. */
+/* The identity of a KV block. Before a store returns a block, it compares all members except the
+ * last three with those that were put. */
 typedef struct llm_kv_id {
     hash128 fingerprint;
     hash128 parent; /* key of the block before this one; of the first block: the fingerprint */
     hash128 key;    /* hash of (parent, tokens) */
     llm_token tokens[LLM_BLOCK_TOKENS];
     int depth;      /* index of the block in its prompt */
-    int fanout;     /* number of this session's prompts that contain it */
+    int fanout;     /* number of this session's prompts that contain the block */
     double cost_ms; /* time to compute the block */
 } llm_kv_id;
 
@@ -261,7 +262,7 @@ typedef struct llm_session_options {
     llm_reuse reuse;
     int window;      /* requests known to the scheduler at a time; 0: all (TREE), 64 (FIFO, NONE) */
     int max_batch;   /* maximum number of sequences decoded together; 0: the backend's */
-    int pass_tokens; /* maximum of new prompt tokens in a pass; 0: by the device's speed */
+    int pass_tokens; /* maximum number of prompt tokens in a pass; 0: by the device's speed */
     bool keep_logits; /* fill llm_event.top_logits */
     bool count_only;  /* schedule without running the model: empty answers, exact statistics */
     /* only compute and store prefixes (all if store.keep_all, else the shared ones): empty
@@ -288,7 +289,8 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
                     err *e);
 void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered requests */
 /* Queues a request; its arguments are copied or retained. ERR_LIMIT: the prompt has no token, or
- * with its answer exceeds the context or the KV memory; the message has the number of tokens. */
+ * the prompt and its answer exceed the context or the KV memory; the message has the number of
+ * tokens. */
 int llm_submit(llm_session *session, const llm_request *request, err *e);
 /* Runs at most one pass of the model and returns up to `capacity` finished answers in
  * `events`; *count may be 0 while work is left. *idle: no request is unanswered, and all

@@ -123,9 +123,9 @@ static attend_walk walk_start(const cpu_work *w, int base, int rows) {
 /*
  * A block shared by many rows takes long to compute and is read from a cache. The block of a single
  * row takes little time to compute and is read from memory. Therefore later units are prefetched
- * while a unit with many queries is computed. At most AHEAD_BYTES are prefetched ahead: for every
- * kernels.queries queries of the unit, the keys or the values of one later unit.
- * The next unit's block is always prefetched before the current one is computed.
+ * while a unit with many queries is computed: for every kernels.queries queries, the keys or the
+ * values of one later unit. At most AHEAD_BYTES are prefetched and not yet used. The next unit's
+ * block is always prefetched before the current unit is computed.
  */
 enum { AHEAD_BYTES = 384 << 10, AHEAD_MAX = 64 };
 
@@ -133,7 +133,7 @@ typedef struct attend_prefetcher {
     attend_walk walk; /* at the next unit to prefetch */
     bool more;        /* false: all units are prefetched */
     kv_side side;     /* the side of that unit to prefetch next */
-    int ahead;        /* units prefetched and not yet computed */
+    int ahead;        /* number of units that are prefetched and not yet computed */
 } attend_prefetcher;
 
 static attend_ahead prefetch_take(const cpu_work *w, attend_prefetcher *a, int kv_head) {

@@ -160,11 +160,11 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
 typedef struct stage_job {
     cpu_work *w;
     stage first, last;
-    int parts;  /* parts of a tile's columns */
-    int slices; /* slices of a tile's rows */
+    int parts;  /* number of parts of a tile's columns */
+    int slices; /* number of slices of a tile's rows */
 } stage_job;
 
-/* Task: all of the job's stages for one tile. */
+/* Task: runs all of the job's stages for one tile. */
 static void tile_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     for (stage s = job->first; s <= job->last; s++) {
@@ -174,14 +174,14 @@ static void tile_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Task: one stage for one part of a tile's columns. */
+/* Task: runs one stage for one part of a tile's columns. */
 static void part_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     tile_range t = cpu_tile_of(job->w, task / job->parts);
     stage_run(job->w, job->first, t, task % job->parts, worker);
 }
 
-/* Task: one stage for one slice of a tile's rows. */
+/* Task: runs one stage for one slice of a tile's rows. */
 static void slice_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     tile_range t = cpu_tile_of(job->w, task / job->slices);
@@ -345,7 +345,7 @@ typedef struct bound_job {
     int rows, height;
 } bound_job;
 
-/* Task: the products of one layer for one tile. */
+/* Task: computes the products of one layer for one tile. */
 static void bound_task(void *ctx, int task, int worker) {
     const bound_job *job = ctx;
     int tiles = job->rows / job->height;

@@ -26,7 +26,7 @@ static void final_norm_task(void *ctx, int task, int worker) {
     memcpy(x, scratch, sizeof(float) * (size_t)n);
 }
 
-/* Task: the logits of one want's listed tokens, with the file's exact weights. */
+/* Task: computes the logits of the listed tokens of one want, from the file's exact weights. */
 static void ids_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     const pass_want *want = &w->p->wants[task];
@@ -49,8 +49,8 @@ struct head_top {
     llm_token ids[PASS_TOP];
 };
 
-/* Keeps the `top` tokens with the largest logits. Among equal logits, the token added first comes
- * first. */
+/* Adds a token if it is among the `top` tokens with the largest logits. Of equal logits, the token
+ * added first comes first. */
 static void top_add(head_top *t, int top, float logit, llm_token id) {
     if (t->count == top && !(logit > t->logits[top - 1]))
         return;
@@ -90,7 +90,8 @@ static void top_merge(const cpu_work *w, int whole, const pass_want *want) {
 
 /* ---- the whole vocabulary -------------------------------------------------------------------- */
 
-/* Task: one tile of the rows that want the whole vocabulary × one part of the head. */
+/* Task: computes the logits of one part of the head for one tile of the rows that want the whole
+ * vocabulary. */
 static void head_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     const gemm_weight *head = &w->s->model.head;

@@ -78,18 +78,18 @@ typedef struct kv_layout {
  * the row's own position. */
 enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
-typedef struct head_top head_top;     /* cpu_head.c */
-typedef struct cpu_screen cpu_screen; /* cpu_screen.c */
+typedef struct head_top head_top;     /* defined in cpu_head.c */
+typedef struct cpu_screen cpu_screen; /* defined in cpu_screen.c */
 
 typedef struct cpu_work {
     llm_engine *engine;
     cpu_state *s;
     int rows_cap;
-    char *kv;
-    size_t kv_bytes;
+    char *kv;        /* the KV blocks */
+    size_t kv_bytes; /* size of `kv` */
     kv_layout layout;
-    float *x, *qkv, *y;
-    float *angles[ANGLES_SETS]; /* [rows, rope_dims] = cos, sin; NULL: not needed */
+    float *x, *qkv, *y;         /* the top of this file explains x, qkv, y, a, att and h */
+    float *angles[ANGLES_SETS]; /* [rows, rope_dims] cosines, then sines; NULL: not needed */
     void *a, *att, *h;
     float *norm_scratch;    /* [workers, max(width, ffn, 64)], see cpu_scratch_of */
     attend_scratch *attend; /* [workers] */

@@ -43,7 +43,7 @@ struct cpu_screen {
     int8_t *fine;         /* [rows, width] */
     screen_state *states; /* [rows] */
     int *index;           /* [rows]: index of the row in cpu_work.whole */
-    bool *open;           /* per row of cpu_work.whole: true if it is left to the full product */
+    bool *open;           /* [cpu_work.whole]: true: the row is left to the full product */
     int *counts;    /* [rows]: number of candidates; if above CANDIDATES_MAX, not all are in ids */
     llm_token *ids; /* [rows, CANDIDATES_MAX] the candidates */
     int workers;
@@ -110,7 +110,7 @@ static void state_task(void *ctx, int task, int worker) {
                                        s->fine + (size_t)task * (size_t)width, &s->states[task]);
 }
 
-/* Moves the rows that can be screened to the front. */
+/* Moves the rows that can be screened to the front of `fine` and `states`. */
 static void states_compact(cpu_work *w, int whole) {
     cpu_screen *s = w->screen;
     size_t width = (size_t)w->engine->config.n_embd;

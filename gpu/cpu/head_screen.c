@@ -1,8 +1,8 @@
 /*
  * head_screen.c - quantises the head and states for the head screen (head_screen_int.h).
  *
- * Invariant: the bounds hold for any values, since norms are computed in double from the values and
- * errors that really occur, and rounded up. If a state has a few large values, a single scale would
+ * Invariant: the bounds hold for any values, since norms are computed in double from the actual
+ * values and errors, and rounded up. If a state has a few large values, a single scale would
  * leave few steps for its other values. So the groups of four values (quads) with the largest
  * values get coarse digits with their own scale; fine digits hold what remains.
  */

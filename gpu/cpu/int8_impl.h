@@ -229,7 +229,7 @@ BLOCK bool all_finite(const vf x[VECTORS]) {
 typedef struct operand {
     const char *at;          /* the groups of the block's first row */
     size_t row;              /* bytes from one row to the next */
-    const char *ahead, *end; /* memory to prefetch */
+    const char *ahead, *end; /* the memory to prefetch is [ahead, end) */
     int lines;               /* cache lines to prefetch per group */
 } operand;
 
@@ -248,8 +248,8 @@ BLOCK vf factor(const char *at, int planes, int which) {
 }
 
 #if defined(SUMS_IN_16_BITS)
-/* Without VNNI, the products of pairs are first summed over four quads in 16 bits, which they fit.
- * These sums are then added in 32 bits. */
+/* Without VNNI, the products of pairs are first added over four quads, which gives sums that fit 16
+ * bits. These sums are then added in 32 bits. */
 enum { QUADS_IN_16_BITS = 4 };
 _Static_assert(QUADS_IN_16_BITS * 2 * LEVELS * 128 < 1 << 15, "sums of pairs fit 16 bits");
 

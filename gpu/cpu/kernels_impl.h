@@ -2,10 +2,10 @@
  * kernels_impl.h - the source of all kernel tables, included by each kernels_<isa>.c
  * (kernels_int.h explains how).
  *
- * Vectors use gcc's vector extension (W floats); intrinsics only where it has no operation. Sums
- * are kept as W partial sums, which are added in a fixed tree. Invariant: no loop's order of
- * operations depends on how many rows or queries are in the call. Compiled with -ffp-contract=off:
- * multiply-adds are fused only where fma_v says so.
+ * Vectors of W floats use gcc's vector extension; intrinsics are used only for operations that it
+ * lacks. Sums are kept as W partial sums, which are added in a fixed tree. Invariant: no loop's
+ * order of operations depends on how many rows or queries are in the call. The file is compiled
+ * with -ffp-contract=off: multiplications and additions are fused only by fma_v.
  */
 #include <math.h>
 #include <string.h>
@@ -73,8 +73,8 @@ static inline vf pick(vi mask, vf a, vf b) {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-/* Returns a > b ? a : b; min_v returns a < b ? a : b. NaN is treated as the instructions treat
- * it. */
+/* Returns a > b ? a : b; min_v returns a < b ? a : b. With a NaN the result is b, as the
+ * instructions define it. */
 static inline vf max_v(vf a, vf b) {
 #if defined(__AVX512F__)
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -473,9 +473,9 @@ static inline void scores_mask(vf s[KV], int low, int high) {
     }
 }
 
-/* Turns the scores of the T queries from `at` into weights p[t][KEYS] and updates top and sum. Sets
- * old[t] to the factor for the query's earlier sums. A query that sees no key of the block (because
- * of a window) keeps its state. */
+/* Turns the scores of T queries, from query `at` on, into weights p[t][KEYS] and updates top and
+ * sum. Sets old[t] to the factor for the query's earlier sums. A query that sees no key of the
+ * block (because of a window) keeps its state. */
 static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T,
                                                         vf s[][KV], float *p, float *old) {
     vf fall = {0}, top[TILE];

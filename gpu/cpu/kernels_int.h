@@ -28,8 +28,7 @@ typedef struct attend_ahead {
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)        bf16 if the table is narrow and the unit is not wide; otherwise f32.
- *                             Readable up to a multiple of the table's `queries`
+ *   q [nq, d] (scaled)        bf16 if the table is narrow and the unit is not wide; otherwise f32
  *   low, high [nq]            query i sees the keys [low[i], high[i])
  *   kt, v                     bf16 in pairs: [d/2, 32, 2] and [32/2, d, 2]; if wide f32: [d, 32]
  *                             and [32, d]
@@ -96,8 +95,8 @@ typedef struct kernels {
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
     void (*from_bf16)(const uint16_t *x, int n, float *out);
-    /* Quantises x to integers from -127 to 127, with x ≈ out * scale. Returns the scale (0 if x is
-     * all zeros). */
+    /* Quantises x to integers from -127 to 127, with x ≈ out * scale. Returns the scale (0 if all
+     * of x is zero). */
     float (*to_int8)(const float *x, int n, int8_t *out);
     void (*int8_to_bf16)(const int8_t *x, int n, uint16_t *out); /* exact */
     void (*add)(float *x, const float *y, int n);

@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void screen_sums(const screen_unit 
     }
 }
 
-/* Screens SCREEN_COLUMNS tokens for the T states from `at`. */
+/* Screens SCREEN_COLUMNS tokens for T states, from state `at` on. */
 static inline __attribute__((always_inline)) void screen_tile(const screen_unit *u, int at, int T) {
     enum { V = SCREEN_VECTORS };
     __m512i sum[SCREEN_TILE][V];

@@ -106,8 +106,8 @@ static bool goes_before(prefix_tree *t, const prefix_node *a, const prefix_node 
 typedef prefix_node *node_pointer;
 HEAP_DEFINE(heap, node_pointer, prefix_tree *, goes_before, NODE_MOVED);
 
-/* Puts the node into the heap, takes it out or moves it there, after a change of its blocks, users,
- * children, wants or last use. */
+/* Puts the node into the heap, takes it out or moves it within the heap, after a change of the
+ * node's blocks, users, children, last use, or how often it is wanted. */
 static void node_update(prefix_tree *t, prefix_node *node) {
     bool evictable = node->table != NULL && node->users == 0 && node->resident_children == 0;
     if (!evictable && node->heap_at > 0)

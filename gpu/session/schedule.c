@@ -200,7 +200,8 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     int full = prefix_full_blocks(node);
     while (loaded < full && load_block(s, node, loaded))
         loaded++;
-    if (node->nloads > loaded) /* blocks after a missing one cannot be used */
+    /* blocks after a missing block cannot be used */
+    if (node->nloads > loaded)
         loader_drop(s->loader, node->load_from + (uint64_t)loaded, node->nloads - loaded);
     node->nloads = 0;
     node->loaded_blocks = node->stored_blocks = loaded;

@@ -82,8 +82,8 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     return 0;
 }
 
-/* Estimates the blocks that the requests so far need if they share nothing. Each request gets two
- * more blocks, for its answer and for its last, partly filled block. */
+/* Estimates the number of blocks that the requests so far need if they share nothing. Adds two
+ * blocks for each request, for its answer and for its last, partly filled block. */
 static int likely_blocks(const llm_session *s) {
     uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->figures.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
