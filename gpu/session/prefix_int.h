@@ -90,8 +90,8 @@ typedef struct prefix_tree {
     int used_blocks; /* sum of the blocks owned by nodes with users */
     int most_used;   /* upper limit of used_blocks */
 
-    prefix_node *
-        *cursor; /* the caller's pointer to a node; moves to the parent of a removed node */
+    /* the caller's pointer to a node; set to the parent when that node is removed */
+    prefix_node **cursor;
 } prefix_tree;
 
 /* Makes an empty tree over blocks 0 .. blocks - 1. */
