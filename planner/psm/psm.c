@@ -18,12 +18,14 @@ const char *psm_strategy_name(psm_strategy s) {
 
 /* ---- groups of equal order ------------------------------------------------------------------- */
 
+/* A field order and the number of its rows. */
 typedef struct order_count {
-    const uint8_t *order; /* in the result, of the first such row */
+    const uint8_t *order; /* [fields] in psm_result.field_order, at the first row with this order */
     uint32_t rows;
-    int fields;
+    int fields; /* number of fields sent */
 } order_count;
 
+/* Returns the number of fields of a row that are sent. */
 static int present_fields(const psm_table *t, const uint8_t *order, uint32_t row) {
     int n = t->fields;
     while (n > 0 && psm_is_absent(t, order[n - 1], row))
@@ -46,6 +48,7 @@ static order_count *find_order(scratch *mem, hash_index *by_order, order_count *
     return c;
 }
 
+/* Inserts an order into result->groups if it is one of the largest. */
 static void keep_largest(psm_result *result, const order_count *c) {
     int at = result->ngroups;
     while (at > 0 && result->groups[at - 1].rows < c->rows)
@@ -59,7 +62,8 @@ static void keep_largest(psm_result *result, const order_count *c) {
     result->groups[at] = (psm_group){.order = c->order, .fields = c->fields, .rows = c->rows};
 }
 
-/* Counts the rows of each field order; groups of equal size are listed in sending order. */
+/* Counts the rows of each field order, and lists the largest groups; groups of equal size are
+ * listed in the order in which they are sent. */
 static void count_orders(const psm_table *t, psm_result *result) {
     scratch_mark mark = scratch_save(t->mem);
     order_count *all = SCRATCH_ARRAY(t->mem, order_count, t->rows);
@@ -154,8 +158,15 @@ static bool grouping_pays(const psm_table *t, const candidate *grouped, const ca
            (grouped->shared - fixed->shared) * 100 >= computed * percent;
 }
 
-enum { AUTO_PERCENT = 10, SAMPLE_PERCENT = 2 };
-enum { SAMPLE_ROWS = 4096, SAMPLE_RUN = 32, SAMPLED_FROM = 8 * SAMPLE_ROWS };
+enum {
+    AUTO_PERCENT = 10, /* `percent` of grouping_pays for PSM_AUTO */
+    SAMPLE_PERCENT = 2 /* `percent` of grouping_pays for a sample */
+};
+enum {
+    SAMPLE_ROWS = 4096,
+    SAMPLE_RUN = 32,               /* rows of a run of neighbouring rows */
+    SAMPLED_FROM = 8 * SAMPLE_ROWS /* tables with at most this many rows are not sampled */
+};
 
 /* Whether a sample of a large table shows that grouping gains almost nothing. The sample consists
  * of evenly spaced runs of neighbouring rows, which are often similar. A sample shares less than
@@ -207,8 +218,7 @@ static candidate solve_off(const psm_table *t, const psm_options *options) {
     return c;
 }
 
-/* Returns the grouped solution if it saves `percent` of the units that the best fixed order
- * computes; otherwise returns the fixed order. */
+/* Returns the grouped solution if grouping_pays; otherwise returns the best fixed order. */
 static candidate solve_grouped(psm_table *t, const psm_options *options, uint32_t percent,
                                psm_result *result) {
     psm_search s = open_search(t, options);

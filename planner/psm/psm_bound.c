@@ -3,49 +3,58 @@
  *
  * Relaxation: each row chooses a chain of sets, beginning with the empty set. In the step from S to
  * S+c, the rows of a group of S+c share the cost of one copy of the group's cells. Any weights that
- * divide this cost among the group's rows give a lower bound on the units to compute: the sum over
- * all rows of the row's cheapest chain. The first weights are equal. Multiplicative ascent then
- * moves weight from the rows that do not use a group to the rows that use it.
+ * divide this cost among the group's rows give a lower bound on the units to compute: the sum, over
+ * all rows, of the cost of the row's cheapest chain. The first weights are equal. Multiplicative
+ * ascent then moves weight from the rows whose chains do not lead through a group to the rows whose
+ * chains do.
  *
  * Invariant: the weights of a group add up to at most the cost of its cells, so every iterate is a
- * valid bound; the best bound is returned. If the lattice was cut, the cheapest continuation is
- * assumed and the weights stay equal.
+ * valid bound; the best bound is returned. If the lattice was cut, a lower bound of what the atoms
+ * beyond the cut cost is added (cheapest_beyond), and the weights stay equal.
  */
 #include "psm_int.h"
 
 #include <math.h>
 
+/* A step from one set to a set with one more atom. Its arrays have an entry for each active row of
+ * the set `to`. */
 typedef struct edge {
-    uint32_t from, to; /* sets */
-    uint8_t atom;
-    uint32_t *at;  /* [active of `to`] the row's index in `from` */
-    float *weight; /* [active of `to`] */
-    uint8_t *used; /* [active of `to`] USED, and HANDLED at a group's first row */
+    uint32_t from; /* index of the smaller set */
+    uint32_t to;   /* index of the larger set */
+    uint8_t atom;  /* the atom that only `to` has */
+    uint32_t *at;  /* the row's index in lattice_set.row of `from` */
+    float *weight; /* the row's part of the cost of its group's cells of the atom, in units */
+    uint8_t *used; /* flags USED and HANDLED */
 } edge;
 
-enum { USED = 1, HANDLED = 2 };
+enum {
+    USED = 1,   /* the row's cheapest chain has this edge */
+    HANDLED = 2 /* at a group's first row: the group was reweighed in this iterate */
+};
 
-/* The cheapest continuation of each active row of a set. */
+/* The cheapest chain of each active row of a set, from this set on. Costs are in units. */
 typedef struct stage {
-    uint32_t *group; /* [active] */
-    float *rest;     /* [active] cost if the row shares nothing from here on */
+    uint32_t *group; /* [active] the row's group; NULL: no edge leads to the set */
+    float *rest;     /* [active] cost of the remaining atoms if the row shares none of them */
     float *least;    /* [active] cost of the cheapest chain */
-    uint32_t *edge;  /* [active] first edge of that chain, or SET_NONE */
-    uint32_t *place; /* [active] the row's index in the set that edge leads to */
+    uint32_t *edge;  /* [active] index of the chain's first edge, or SET_NONE */
+    uint32_t *place; /* [active] the row's index in the set to which this edge leads */
 } stage;
 
+/* An edge of a row's cheapest chain. */
 typedef struct step_taken {
-    uint32_t edge, place;
+    uint32_t edge;  /* index of the edge */
+    uint32_t place; /* the row's index in the set to which the edge leads */
 } step_taken;
 
 typedef struct bounder {
     lattice l;
     stage *stage; /* [sets] */
-    edge *edge;
+    edge *edge;   /* [edges] the edges from smaller sets before the edges from larger sets */
     uint32_t edges;
-    uint64_t entries; /* in all edges */
-    bool cut;
-    step_taken *taken; /* [rows * atoms] */
+    uint64_t entries;  /* number of entries of the arrays of all edges */
+    bool cut;          /* a set of the lattice was cut */
+    step_taken *taken; /* [rows * atoms] the edges of all rows' cheapest chains */
 } bounder;
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -90,7 +99,7 @@ static uint32_t set_index(const bounder *b, const lattice_set *set) {
     return (uint32_t)(set - b->l.set);
 }
 
-/* Opens the edges from one set to larger sets, and the stages to which the edges lead. */
+/* Opens the edges from one set to larger sets, and the stages of the sets to which they lead. */
 static void edges_from(bounder *b, uint32_t from) {
     const lattice_set *set = &b->l.set[from];
     for (uint32_t k = 0; k < set->active; k++)
@@ -138,7 +147,9 @@ static void open_all(bounder *b) {
     }
 }
 
-/* Beyond a cut a row may share any atom, at best with all rows of its group that have its value. */
+/* Replaces `rest` by a lower bound of what the remaining atoms of each row cost beyond a cut. There
+ * the row can share the cell of an atom at most with as many rows as its group has, and at most
+ * with as many as have its value in the whole table. */
 static void cheapest_beyond(const bounder *b, uint32_t i) {
     const lattice_set *set = &b->l.set[i];
     const psm_table *t = b->l.s->t;
@@ -161,8 +172,10 @@ static void cheapest_beyond(const bounder *b, uint32_t i) {
 
 /* ---- one iterate ----------------------------------------------------------------------------- */
 
-/* Edges lead from small sets to large ones; in reverse order the chains from a set are known before
- * an edge into it is relaxed. Returns the sum over all rows. */
+/* Finds for every set and each of its rows the cheapest chain from this set on. Edges lead from
+ * smaller to larger sets and are relaxed in reverse order, so the chains from a set on are known
+ * before an edge to this set is relaxed. Returns the sum of the costs of all rows' chains from the
+ * empty set. */
 static double cheapest_chains(bounder *b) {
     for (uint32_t i = 0; i < b->l.sets; i++) {
         const stage *st = &b->stage[i];
@@ -191,6 +204,8 @@ static double cheapest_chains(bounder *b) {
     return sum;
 }
 
+/* Lists the edges of all rows' cheapest chains in b->taken, and flags them as USED. Returns their
+ * number. */
 static uint32_t mark_chains(bounder *b) {
     uint32_t n = 0;
     for (uint32_t k = 0; k < b->l.set[0].active; k++) {
@@ -207,8 +222,9 @@ static uint32_t mark_chains(bounder *b) {
     return n;
 }
 
-/* Multiplies the weights of the rows that use the group by `factor`. Then scales the weights of all
- * rows of the group such that they add up to the cost of the group's cells. */
+/* Multiplies the weights of the rows that use group g by `factor`. Then scales the weights of all
+ * rows of the group such that their sum is just below the cost of the group's cells. Does nothing
+ * if all rows of the group use it, or none. */
 static void reweigh_group(const bounder *b, const edge *e, uint32_t g, float factor) {
     const lattice_set *set = &b->l.set[e->to];
     const psm_atom *a = &b->l.s->t->atom[e->atom];
@@ -230,6 +246,8 @@ static void reweigh_group(const bounder *b, const edge *e, uint32_t g, float fac
         e->weight[k] *= scale;
 }
 
+/* Reweighs the groups that the first `taken` entries of b->taken lead to, each group once. Then
+ * clears the flags. */
 static void reweigh(bounder *b, uint32_t taken, float factor) {
     for (uint32_t i = 0; i < taken; i++) {
         edge *e = &b->edge[b->taken[i].edge];
@@ -247,11 +265,16 @@ static void reweigh(bounder *b, uint32_t taken, float factor) {
     }
 }
 
-enum { ASCENT_STEPS = 40, ASCENT_ENTRIES = 1 << 28 };
+enum {
+    ASCENT_STEPS = 40,       /* maximum number of steps */
+    ASCENT_ENTRIES = 1 << 28 /* maximum number of steps * bounder.entries */
+};
 
 /* The ascent stops when bound and solution differ by at most this fraction of all units. */
 #define NEAR 0.004
 
+/* Improves the weights until a lower bound on the units to compute reaches `enough`. Returns the
+ * best bound. */
 static double ascend(bounder *b, double enough) {
     double best = cheapest_chains(b);
     uint64_t most = b->cut ? 0 : ASCENT_ENTRIES / BASE_MAX(b->entries, 1u);
@@ -264,7 +287,8 @@ static double ascend(bounder *b, double enough) {
     return best;
 }
 
-/* Limits the lattice's memory; a cut lattice gives a looser bound. */
+/* Budget of the lattice in row visits, which limits its memory. A cut lattice gives a looser
+ * bound. */
 enum { BOUND_VISITS = 24 << 20 };
 
 double psm_bound(psm_search *s, uint64_t reached) {

@@ -5,11 +5,11 @@
  *   saving(g, S) = max over atoms c that may follow S of
  *                  sum over the groups h of S+c inside g of
  *                      (|h| - 1) * cost(c in h) + saving(h, S+c)
- *                  + common leading units, with names, of the different values of c in g (estimated)
+ *                  + common leading units, with names, of different values of c in g (estimated)
  *
  * The savings are computed from large sets to small ones; then the rows follow the choices from the
- * empty set upwards. Rows whose value of the chosen atom is unique in their group become a problem
- * of their own at that node, and so do the groups of a set below which the lattice was cut.
+ * empty set upwards. The rows of a group whose value of the chosen atom is unique in the group
+ * become a separate problem, and so does each group of a set below which the lattice was cut.
  *
  * Invariant: each row is in at most one open problem, and every problem has fewer rows or fewer
  * atoms than the one it comes from.
@@ -20,18 +20,18 @@
 
 /* What one choice of atom saves in one group of a set. */
 typedef struct tally {
-    uint64_t units;
-    uint32_t in;     /* rows in a group of the next set */
-    uint32_t values; /* groups of the next set, without the absent value's */
+    uint64_t units;  /* units shared by equal cells of the atom, and savings beyond the atom */
+    uint32_t in;     /* rows that are in a group of the next set, which has the atom too */
+    uint32_t values; /* groups of the next set, without the group of the absent value */
 } tally;
 
-/* Estimates the common leading units, with names, of `values` different values. */
+/* Estimates the units, with names, that neighbours share among `values` different sorted values. */
 static uint64_t common_units(const common_curve *curve, uint64_t values) {
     return values < 2 ? 0 : (values - 1) * curve->at[63 - __builtin_clzll(values)] / 16;
 }
 
-/* Adds each group of `next` to the tally of its group in the set below. Returns the units of equal
- * cells shared if all groups choose this atom. */
+/* Adds each group of `next` to the tally of the group that contains it (s->group_of). Returns the
+ * units that equal cells of the atom share if all groups choose it. */
 static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const lattice_set *next,
                            tally *sum) {
     uint64_t gain = 0;
@@ -48,6 +48,9 @@ static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const latt
     return gain;
 }
 
+/* Makes `atom` the choice of every group in which it saves more than the best atom so far, and the
+ * choice for all groups if that saves more. next: `set` with the atom added; sum: [groups] work
+ * space. */
 static void choose(const psm_search *s, lattice_set *set, int atom, const lattice_set *next,
                    tally *sum) {
     const psm_atom *a = &s->t->atom[atom];
@@ -68,8 +71,9 @@ static void choose(const psm_search *s, lattice_set *set, int atom, const lattic
     }
 }
 
-/* Atoms whose values differ in all rows of all groups can only be sent last: `last` is the highest
- * curve of them. */
+/* Atoms whose values differ in all rows of all groups share only leading units, so they are sent
+ * last. Ends the search in every group in which this saves most. last: the maximum of the atoms'
+ * curves. */
 static void choose_last(lattice_set *set, const common_curve *last) {
     for (uint32_t g = 0; g < set->groups; g++) {
         uint64_t begun = common_units(last, set->start[g + 1] - set->start[g]);
@@ -80,6 +84,7 @@ static void choose_last(lattice_set *set, const common_curve *last) {
     }
 }
 
+/* Allocates a set's choices, and sets group_of to the set's groups. */
 static void set_open(const lattice *l, lattice_set *set) {
     scratch *mem = l->s->mem;
     set->saving = SCRATCH_ZARRAY(mem, uint64_t, set->groups);
@@ -112,7 +117,7 @@ static void set_solve(lattice *l, lattice_set *set, tally *sum) {
         choose_last(set, &last);
 }
 
-/* Fills saving, choice, one_order of all sets. */
+/* Fills saving, choice, open, one_order and one_choice of all sets, the largest sets first. */
 static void lattice_solve(lattice *l) {
     uint32_t most = 1;
     for (uint32_t i = 0; i < l->sets; i++)
@@ -127,20 +132,22 @@ static void lattice_solve(lattice *l) {
 
 /* ---- following the choices ------------------------------------------------------------------- */
 
-/* A problem left by a walk: rows from `start` in walk.row to the next problem's, and the atoms
- * still to be ordered. */
+/* A smaller problem that remains: the rows of walk.row from `start` up to the next problem's start,
+ * and the atoms that are still to be ordered. */
 typedef struct leftover {
     uint32_t start;
     field_set atoms;
 } leftover;
 
+/* Follows the choices of one problem's lattice, and collects the smaller problems that remain. */
 typedef struct walk {
-    uint32_t *row; /* [rows of the problem] */
-    uint32_t rows;
-    leftover *problem; /* [rows of the problem / 2]; each has at least two rows */
-    uint32_t problems;
+    uint32_t *row;     /* [rows of the problem] the rows of the smaller problems */
+    uint32_t rows;     /* number of rows in `row` so far */
+    leftover *problem; /* [rows of the problem / 2 + 1]; each has at least two rows */
+    uint32_t problems; /* number of smaller problems so far */
 } walk;
 
+/* Makes w->row from `first` on a smaller problem; drops the row if it is only one. */
 static void walk_keep(walk *w, uint32_t first, field_set atoms) {
     if (w->rows - first < 2) {
         w->rows = first;
@@ -149,6 +156,7 @@ static void walk_keep(walk *w, uint32_t first, field_set atoms) {
     w->problem[w->problems++] = (leftover){first, atoms};
 }
 
+/* Appends an atom's fields to a row's order. */
 static void send_atom(psm_search *s, int atom, uint32_t row) {
     const psm_atom *a = &s->t->atom[atom];
     uint8_t *order = s->paths->order + (size_t)row * (size_t)s->t->fields;
@@ -157,8 +165,9 @@ static void send_atom(psm_search *s, int atom, uint32_t row) {
         order[(*depth)++] = a->field[i];
 }
 
-/* Sends the chosen atom in all rows of a group that share its value with another row. group_of has
- * the groups of `next` by their first rows. */
+/* Sends the chosen atom in all rows of group g that share its value with another row of g, and
+ * enters their groups of `next`; the other rows become a smaller problem. group_of must have the
+ * groups of `next` for their first rows. */
 static void walk_group(lattice *l, const lattice_set *set, uint32_t g, lattice_set *next, walk *w) {
     psm_search *s = l->s;
     int atom = set->choice[g];
@@ -186,6 +195,7 @@ static void walk_group(lattice *l, const lattice_set *set, uint32_t g, lattice_s
     walk_keep(w, alone, l->atoms & ~set->atoms);
 }
 
+/* Makes group g, below which the lattice was cut, a smaller problem. */
 static void walk_open(const lattice *l, const lattice_set *set, uint32_t g, walk *w) {
     uint32_t first = w->rows, n = set->start[g + 1] - set->start[g];
     memcpy(w->row + first, set->row + set->start[g], sizeof *w->row * n);
@@ -193,6 +203,8 @@ static void walk_open(const lattice *l, const lattice_set *set, uint32_t g, walk
     walk_keep(w, first, l->atoms & ~set->atoms);
 }
 
+/* Returns the atoms that the entered groups of a set have chosen. If the lattice was cut below the
+ * set, makes these groups smaller problems instead. */
 static field_set walk_choices(const lattice *l, const lattice_set *set, walk *w) {
     field_set chosen = 0;
     for (uint32_t g = 0; g < set->groups; g++) {
@@ -222,7 +234,7 @@ static void walk_set(lattice *l, const lattice_set *set, walk *w) {
 /* ---- one order for all rows ------------------------------------------------------------------ */
 
 /* Appends the choices that are best if all groups make the same choice, up to the lattice's end or
- * a cut. Keeps the groups of the last set. */
+ * a cut. Stores the groups of the last set in `one`. */
 static void single_follow(const lattice *l, psm_single *one) {
     const lattice_set *set = &l->set[0];
     while (set->one_choice != CHOICE_NONE && (!set->open || set == l->set)) {
@@ -238,6 +250,7 @@ static void single_follow(const lattice *l, psm_single *one) {
     memcpy(one->start, set->start, sizeof *one->start * (set->groups + 1));
 }
 
+/* Searches on from the groups in `one`, as long as each lattice is cut. */
 static void single_continue(psm_search *s, psm_single *one) {
     while (one->more) {
         scratch_mark mark = scratch_save(s->mem);
@@ -249,6 +262,8 @@ static void single_continue(psm_search *s, psm_single *one) {
     }
 }
 
+/* Returns the units that cells of field f share with a neighbour, if the rows of each group in
+ * `one` are sorted by f. ranks: [rows] work space. */
 static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int f,
                                  uint32_t *ranks) {
     uint64_t sum = 0;
@@ -266,8 +281,8 @@ static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int 
     return sum;
 }
 
-/* Appends the field with the most common leading units among the rows that are still equal. Then
- * appends the other fields by score, since hardly any two rows are equal up to there. */
+/* Appends the field that shares most units in the groups of rows that are still equal. Then appends
+ * the remaining fields by score, since hardly any two rows are equal in all fields before them. */
 static void single_finish(psm_search *s, psm_single *one) {
     const psm_table *t = s->t;
     field_set left = 0;
@@ -350,8 +365,8 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
     scratch_restore(s->mem, mark);
 }
 
-/* A visited row that shares its value takes four bytes, so MOST_VISITS limits a lattice to about
- * 400 MB. */
+/* Default budget of a lattice. A visited row that shares its value takes four bytes, so MOST_VISITS
+ * limits a lattice to about 400 MB. */
 enum { VISITS_PER_ROW = 200, MOST_VISITS = 96 << 20 };
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem) {

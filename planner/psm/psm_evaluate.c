@@ -13,8 +13,9 @@ static void take_orders(const psm_table *t, const uint8_t *field_order, psm_path
     memset(p->depth, t->fields, t->rows);
 }
 
-/* Counts on a copy of the table in which each (field, value) has its own rank. In the original
- * table, cells of different columns with equal units have the same rank. */
+/* Counts on a copy of the table in which each value of each field has a rank and a space of its
+ * own. In the original table, different cells may share leading units, and equal cells of columns
+ * without names have the same rank. */
 uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows) {
     scratch_mark mark = scratch_save(t->mem);
     psm_table cells = *t;

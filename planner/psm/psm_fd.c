@@ -3,8 +3,8 @@
  *
  * Fields that determine each other form an atom; a field is sent after the fields it determines.
  * Neither rule loses sharing: rows with equal values of a field also have equal values of the
- * fields that it determines, so sending those first splits no group. Dependencies are verified on
- * all rows.
+ * fields that it determines, so sending the determined fields first splits no group. Dependencies
+ * are verified on all rows.
  */
 #include "psm_int.h"
 
@@ -41,8 +41,8 @@ static uint32_t sorted_ranks(const psm_column *c, uint32_t *seen, uint32_t *out)
     return n;
 }
 
-/* Fills the curve from 2, 4, 8, … evenly spaced values; returns the sum of the units that
- * neighbouring values share, at its maximum over these. */
+/* Fills the curve of a column from its sorted ranks: sums the units that neighbours share among 2,
+ * 4, 8, … evenly spaced ranks. Returns the largest of these sums. */
 static uint64_t measure_common(const psm_table *t, const uint32_t *rank, uint32_t n,
                                common_curve *common) {
     uint64_t sum = 0, most = 0;
@@ -62,7 +62,8 @@ static uint64_t measure_common(const psm_table *t, const uint32_t *rank, uint32_
     return most;
 }
 
-/* Adds field f's units to the costs of an atom whose ids are another field's. */
+/* Adds the units of field f to the costs of its atom, whose value ids are those of another
+ * field. */
 static void add_cost(const psm_table *t, psm_atom *a, int f) {
     const psm_column *c = &t->column[f];
     uint32_t *other = SCRATCH_ZARRAY(t->mem, uint32_t, a->distinct);
@@ -72,7 +73,8 @@ static void add_cost(const psm_table *t, psm_atom *a, int f) {
         a->cost[v] += c->cost[other[v]];
 }
 
-/* total, common: of each field, from measure_common. */
+/* Orders the atom's fields by `total`, descending, and sets its members from the first field.
+ * total, common: by field, the results of measure_common. */
 static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *total,
                         const common_curve *common) {
     for (int i = 1; i < a->fields; i++) {
@@ -96,8 +98,9 @@ static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *total,
     }
 }
 
-/* A field without repeated values is an atom of its own: it determines all fields, but shares none
- * of its cells. */
+/* Adds field f to the atom whose fields it determines, and which determine it; if there is none,
+ * makes a new atom. A field without repeated values is always an atom of its own: it determines all
+ * fields, but shares none of its cells. */
 static void add_to_atoms(psm_table *t, int f, uint32_t *to) {
     const psm_column *c = &t->column[f];
     for (int i = 0; i < t->atoms && c->distinct < t->rows; i++) {

@@ -3,7 +3,9 @@
  */
 #include "psm_int.h"
 
-/* Compares units / cardinality exactly, by cross multiplication. Ties keep the input order. */
+/* Compares units / cardinality exactly, by cross multiplication. The absent value has the last id,
+ * so `absent` is the number of distinct values without it. On a tie the earlier field stays
+ * first. */
 static bool scores_higher(const psm_column *a, const psm_column *b) {
     unsigned __int128 left = (unsigned __int128)a->units * BASE_MAX(b->absent, 1u);
     unsigned __int128 right = (unsigned __int128)b->units * BASE_MAX(a->absent, 1u);
@@ -22,6 +24,7 @@ void psm_score_fields(psm_table *t) {
     }
 }
 
+/* Moves a row's absent fields to the end of its order. */
 static void absent_last(const psm_table *t, uint8_t *order, uint32_t row) {
     uint8_t missing[PSM_MAX_FIELDS];
     int kept = 0, gone = 0;

@@ -7,8 +7,9 @@
  *
  * Invariants: sets are built by ascending size. Each set is built by refining the subset with the
  * fewest active rows. A row alone in its group is dropped, since no larger set can group it again.
- * If a level exceeds the budget, its most promising sets are built and the other sets are cut;
- * psm_dp.c solves the groups below a cut as smaller problems.
+ * If a level (the sets of one size) would cost more than half of the remaining budget, its most
+ * promising sets are built for this half and the other sets are cut; level 1 is never cut. psm_dp.c
+ * solves the groups below a cut as smaller problems.
  */
 #include "psm_int.h"
 
@@ -46,6 +47,7 @@ static uint32_t set_add(lattice *l, field_set atoms) {
     return i;
 }
 
+/* Whether `atoms` has all atoms of the problem that `atom` needs. */
 static bool may_follow(const lattice *l, field_set atoms, int atom) {
     return (l->s->t->atom[atom].needs & l->atoms & ~atoms) == 0;
 }
@@ -59,6 +61,7 @@ lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom) 
 
 /* ---- building one set ------------------------------------------------------------------------ */
 
+/* The groups of a set that is being built; members as in lattice_set. */
 typedef struct refined {
     uint32_t *row, *start;
     uint32_t active, groups;
@@ -153,6 +156,7 @@ static void set_expand(lattice *l, uint32_t from) {
 /* The bookkeeping of building a set costs about as much as SET_VISITS row visits. */
 enum { SET_VISITS = 24 };
 
+/* Returns the cost of building a set, in row visits. */
 static uint64_t set_cost(const lattice *l, const lattice_set *set) {
     return l->set[set->parent].active + SET_VISITS;
 }
@@ -164,10 +168,11 @@ static uint64_t level_cost(const lattice *l, int size) {
     return cost;
 }
 
+/* One of the sets of a level that exceeds its budget. */
 typedef struct bid {
-    uint64_t promise;
+    uint64_t promise; /* lattice_set.promise */
     field_set atoms;
-    uint32_t set;
+    uint32_t set; /* index of the set */
 } bid;
 
 static int by_promise(const void *a, const void *b) {

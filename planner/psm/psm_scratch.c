@@ -6,14 +6,16 @@
 
 #include <stdlib.h>
 
-enum { CHUNK_BYTES = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20 }; /* capacity of a chunk, unless one allocation needs more */
 
 struct scratch_chunk {
-    scratch_chunk *below;
-    size_t used, capacity;
+    scratch_chunk *below; /* the chunk pushed before this one; NULL: this is the first */
+    size_t used;          /* bytes allocated */
+    size_t capacity;      /* bytes that `bytes` can hold */
     _Alignas(16) unsigned char bytes[];
 };
 
+/* Makes a chunk with room for an allocation the top of the stack. */
 static scratch_chunk *chunk_push(scratch *s, size_t bytes) {
     scratch_chunk *c = s->spare;
     if (c != NULL && c->capacity >= bytes) {
@@ -69,7 +71,8 @@ void scratch_index_add(scratch *s, hash_index *x, uint64_t hash, uint32_t item) 
     hash_index_add(x, hash, item);
 }
 
-/* A function of its own, because locals changed after setjmp would be undefined. */
+/* A function of its own: after a longjmp, locals that were changed since setjmp are undefined, and
+ * this function changes none. Returns false if scratch_alloc has jumped. */
 static bool run_guarded(scratch *s, jmp_buf *full, void (*step)(void *, scratch *), void *job) {
     if (setjmp(*full) != 0)
         return false;

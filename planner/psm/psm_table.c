@@ -29,7 +29,7 @@ int psm_check(const psm_input *in, err *e) {
 
 /* Maps a column's dense ids to the caller's ids. */
 typedef struct encoded {
-    uint32_t *source; /* [present] the caller's id */
+    uint32_t *source; /* [present] the caller's id of each dense id */
     uint32_t present; /* number of values, without the absent value */
 } encoded;
 
@@ -90,7 +90,7 @@ static int cell_compare(const psm_cell *a, const psm_cell *b) {
 
 typedef struct cell_ref {
     psm_cell cell;
-    uint32_t *rank; /* receives its rank */
+    uint32_t *rank; /* where the cell's rank is to be written */
 } cell_ref;
 
 static void merge_refs(cell_ref *v, cell_ref *spare, uint32_t n, uint32_t half) {
@@ -101,7 +101,8 @@ static void merge_refs(cell_ref *v, cell_ref *spare, uint32_t n, uint32_t half) 
     memcpy(v + k, spare + i, sizeof *v * (half - i));
 }
 
-/* Merge sort that takes one pass over sorted values, as values in characters are. */
+/* Merge sort. Input that is already sorted takes one pass: values whose units are characters are in
+ * this order. */
 static void sort_refs(cell_ref *v, cell_ref *spare, uint32_t n) {
     if (n < 2)
         return;
@@ -117,6 +118,8 @@ static void sort_refs(cell_ref *v, cell_ref *spare, uint32_t n) {
     merge_refs(v, spare, n, half);
 }
 
+/* Gives ranks to n cells of one space. known: the cells have units and are sorted by them, so equal
+ * cells get the same rank. */
 static void number_refs(psm_table *t, const cell_ref *v, uint32_t n, bool known) {
     for (uint32_t i = 0; i < n; i++) {
         if (i == 0 || !known || cell_compare(&v[i - 1].cell, &v[i].cell) != 0)
@@ -125,6 +128,7 @@ static void number_refs(psm_table *t, const cell_ref *v, uint32_t n, bool known)
     }
 }
 
+/* Lists the cells of column f. Returns their number. */
 static uint32_t collect_refs(psm_table *t, const psm_field *field, int f, const encoded *from,
                              uint32_t space, cell_ref *v) {
     psm_column *c = &t->column[f];
@@ -139,8 +143,8 @@ static uint32_t collect_refs(psm_table *t, const psm_field *field, int f, const 
     return from->present;
 }
 
-/* Ranks all cells. Columns without name units share space 0: each column is sorted, then the
- * columns are merged. */
+/* Ranks all cells. Columns that have units but no name units share space 0: each column is sorted,
+ * then the columns are merged. */
 static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
     size_t total = 1;
     for (int f = 0; f < t->fields; f++)

@@ -3,26 +3,33 @@
  *
  * In lexicographic order, the longest prefix that a row shares with any earlier row is the prefix
  * that it shares with the previous row. So the sum over neighbours is the number of units that a
- * prefix tree shares, in whatever order the rows are sent. The radix sort compares two cells at a
- * time, the most significant first, and is linear in the number of rows.
+ * prefix tree shares, in whatever order the rows are sent. Rows are sorted by their first two
+ * cells, and those that are equal in these by their next two, and so on; the radix sort makes this
+ * linear in the number of rows.
  */
 #include "psm_int.h"
 
 #include <string.h>
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, FEW = 24, SOME = 512 };
+enum {
+    DIGIT_BITS = 11, /* bits of a digit of the radix sort */
+    DIGITS = 1 << DIGIT_BITS,
+    FEW = 24,  /* up to this many rows, insertion sort is fastest */
+    SOME = 512 /* below this many rows, merge sort is faster than radix sort */
+};
 
 typedef struct sort_item {
-    uint64_t key;
+    uint64_t key; /* the ranks of two cells, the first in the higher bits */
     uint32_t row;
 } sort_item;
 
 typedef struct trie_sort {
-    const uint32_t *keys;
+    const uint32_t *keys; /* [rows * fields] by psm_trie_keys */
     int fields;
-    int rank_bits;
-    sort_item *item, *spare;
-    uint32_t count[DIGITS];
+    int rank_bits;          /* bits of the highest rank */
+    sort_item *item;        /* [rows] the items being sorted */
+    sort_item *spare;       /* [rows] where a pass writes the items; then becomes `item` */
+    uint32_t count[DIGITS]; /* items with each digit, then the place of the digit's next item */
 } trie_sort;
 
 void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys) {
@@ -40,6 +47,7 @@ void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys) {
     }
 }
 
+/* Compares two rows by their cells from cell `depth` on. */
 static int compare_from(const trie_sort *s, uint32_t a, uint32_t b, int depth) {
     const uint32_t *x = s->keys + (size_t)a * (size_t)s->fields;
     const uint32_t *y = s->keys + (size_t)b * (size_t)s->fields;
@@ -68,7 +76,7 @@ static void load_items(trie_sort *s, const uint32_t *rows, uint32_t n, int depth
     }
 }
 
-/* Least significant digit first; a digit that is equal in all keys is only counted. */
+/* Sorts by the least significant digit first. A digit that is the same in all keys is skipped. */
 static void radix_sort(trie_sort *s, uint32_t n) {
     for (int shift = 0; shift < 2 * s->rank_bits; shift += DIGIT_BITS) {
         memset(s->count, 0, sizeof s->count);
@@ -106,6 +114,7 @@ static void merge_sort(trie_sort *s, uint32_t n) {
     }
 }
 
+/* Sorts rows that are equal in their first `depth` cells. */
 static void sort_from(trie_sort *s, uint32_t *rows, uint32_t n, int depth) {
     if (n <= FEW) {
         insertion_sort(s, rows, n, depth);
