@@ -28,15 +28,18 @@ typedef struct plan_env {
     void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
     /* Evaluates a constant expression. Returns non-zero if only the run can evaluate it. */
     int (*constant)(void *ctx, const expr *x, arena *a, value *out);
-    double (*count_tokens)(void *ctx, str text); /* NULL: bytes / 4 */
-    /* Return what earlier runs or a sample showed of a call: the fraction of answers that equal the
-     * literal, and the average tokens of an answer. Negative: unknown. */
+    /* NULL: the planner assumes 4.2 bytes per token. */
+    double (*count_tokens)(void *ctx, str text);
+    /* Returns the fraction of a call's answers that equal the literal, in earlier runs or in a
+     * sample; negative: unknown. */
     double (*selectivity)(void *ctx, const llm_call *call, str literal);
+    /* Returns the average tokens of an answer of the call in earlier runs; negative: unknown. */
     double (*output_tokens)(void *ctx, const llm_call *call);
-    /* Reads the field order that an earlier run recorded for a call (its text, fields and model).
-     * Returns false if none is recorded. */
+    /* Copies to order[nfields] the field order that an earlier run recorded for a call (its text,
+     * fields and model). Returns false if none is recorded. */
     bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
-    double prefill_tok_s, decode_tok_s; /* the machine's rates; 0: nominal (2,000 and 500) */
+    double prefill_tok_s; /* the machine's prefill rate, tokens per second; 0: nominal, 2,000 */
+    double decode_tok_s;  /* the machine's decode rate, tokens per second; 0: nominal, 500 */
 } plan_env;
 
 /* ---- physical plans -------------------------------------------------------------------------- */
@@ -62,7 +65,7 @@ typedef struct plan_env {
     X(LLM_PIPELINE, llm, "llm")           /* LLM calls and the filters on their answers */                                     \
     X(SHARED, shared, "shared")                                                                                                \
     X(NUMBER, number, "number")                                                                                                \
-    X(WINDOW, window, "window")           /* its input, in its order, with a column for each window function */                \
+    X(WINDOW, window, "window")           /* the input's rows in input order, with a column for each window function */        \
     X(RECURSIVE, recursive, "recursive")  /* left once, then right repeatedly, over the rows of the round before */            \
     X(WORKING, working, "working")        /* the rows of the round before */                                                   \
     X(RESIDUAL, residual, "residual")     /* pairs of a left join that pass a condition, or the left row with NULLs */
@@ -84,7 +87,7 @@ typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
  * index sorts NULL lowest. */
 typedef enum scan_nulls {
     NULLS_BY_KEY,  /* in the index's order */
-    NULLS_NOWHERE, /* it does not return them */
+    NULLS_NOWHERE, /* the scan does not return these rows */
     NULLS_BEFORE,  /* before all other rows */
     NULLS_AFTER    /* after all other rows */
 } scan_nulls;
@@ -92,12 +95,15 @@ typedef enum scan_nulls {
 /* A range of a range join: for a left row, the right rows with low <= right <= high, sorted by
  * `right`. A bound that is NULL does not limit the range. */
 typedef struct plan_range {
-    expr *right;      /* slots: the right input */
-    expr *low, *high; /* slots: the left input; of right's type */
-    bool low_inclusive, high_inclusive;
-    bool exact; /* the range is equivalent to the join's predicate */
-    int64_t
-        first; /* > 0: only the first values of the range are needed, and those equal to the last */
+    expr *right;         /* in slots of the right input */
+    expr *low;           /* in slots of the left input; same type as `right` */
+    expr *high;          /* in slots of the left input; same type as `right` */
+    bool low_inclusive;  /* right = low is in the range */
+    bool high_inclusive; /* right = high is in the range */
+    bool exact;          /* the range is equivalent to the join's predicate */
+    /* > 0: of the range only the first `first` rows are needed, and rows whose `right` equals that
+     * of the last of them. */
+    int64_t first;
     bool downward; /* `first` counts from the range's high end */
     /* The range has only right rows whose same_right[i] equals the left row's same_left[i], for
      * each i below nsame; both have the same type. */
@@ -110,8 +116,13 @@ typedef struct plan_estimate {
     double rows;
     double cost_ms; /* without the cost of the inputs */
     bool guess;     /* estimated without statistics */
-    /* For LLM calls: */
-    double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
+    /* For the LLM calls of a line: */
+    double distinct_inputs; /* number of prompts */
+    double prompt_tokens;   /* tokens of all prompts */
+    double computed_tokens; /* prompt tokens that are computed, not found in a shared prefix */
+    double hit_rate;        /* 1 - computed_tokens / prompt_tokens */
+    double output_tokens;   /* tokens of all answers */
+    double selectivity;     /* fraction of the rows that pass the stage's filters */
 } plan_estimate;
 
 /* How the planner chose a call's field order, as EXPLAIN prints. Unless a setting determines the
@@ -121,7 +132,7 @@ typedef enum order_origin {
     ORDER_LISTED,   /* SET field_order = 'a, b' */
     ORDER_RECORDED, /* the order that an earlier run recorded for this call */
     ORDER_SAMPLED,  /* the order with the fewest tokens by the tables' joint samples */
-    ORDER_SCORED,   /* without samples: by falling length × repetition of the fields */
+    ORDER_SCORED,   /* without samples: by falling tokens × rows / distinct values of a field */
     ORDER_ORIGINS
 } order_origin;
 
@@ -147,24 +158,24 @@ typedef struct plan_node plan_node;
 /* Maximum number of stages of a pipeline; `after` has one bit for each. */
 enum { PIPELINE_STAGES = 32 };
 
-/* One use of an LLM call in a pipeline. */
+/* An occurrence of an LLM call in a pipeline (llm_use). The slots in its expressions are those of
+ * the pipeline's output. */
 typedef struct plan_call_site {
     const llm_call *call;
-    expr **args;     /* slots: the pipeline's output */
-    expr *guard;     /* only rows where this is true need the answer; NULL: all rows */
+    expr **args;     /* [call->nfields] the fields' values */
+    expr *guard;     /* only rows for which this is true need the answer; NULL: all rows */
     bool late_guard; /* the guard reads answers */
-    /* Slots of the answer and of its probability in the pipeline's output. prob_slot is -1 if the
-     * probability is not needed. */
-    int out_slot, prob_slot;
+    int out_slot;    /* slot of the answer */
+    int prob_slot;   /* slot of the answer's probability; -1: the probability is not needed */
     /* Call sites with the same number ask about the same fields of all rows of the base. */
     int group;
-    /* Estimated share of the base's rows that this call is asked about. Each call before it that a
-     * filter reads halves the share; nothing but the statement has an influence. */
+    /* Estimated share of the base's rows that this call is asked about. Each call before it whose
+     * answer a filter reads halves the share. The share depends on the statement alone. */
     double asked_share;
     /* Estimates for EXPLAIN; the run decides anew over the real inputs. */
-    order_origin order_origin;
-    uint8_t *field_order;
-    bool data_first;
+    order_origin order_origin; /* how field_order was chosen */
+    uint8_t *field_order;      /* [call->nfields] */
+    bool data_first;           /* prompts begin with the row's data, not with the instruction */
 } plan_call_site;
 
 /* Calls that are asked together, and the filters that read their answers. */
@@ -172,13 +183,15 @@ typedef struct plan_stage {
     int nsites;
     plan_call_site *sites;
     int nfilters;
-    expr **filters; /* applied in this order; slots: the pipeline's output */
+    expr **filters; /* [nfilters] applied in this order; in slots of the pipeline's output */
     uint32_t after; /* bit i: stage i has to run first */
     int ncols;      /* number of output columns of the base, the earlier stages and this stage */
-    /* What EXPLAIN's lines show: one line for the stage's calls and one for each filter. A number
-     * is the line's index in the array of plan_actual. */
-    plan_estimate estimate, *filter_estimates;
-    int number, *filter_numbers;
+    /* EXPLAIN prints one line for the stage's calls and one for each filter. A number is the line's
+     * index in the array of plan_actual. */
+    plan_estimate estimate;          /* for the line of the calls */
+    plan_estimate *filter_estimates; /* [nfilters] */
+    int number;                      /* of the line of the calls */
+    int *filter_numbers;             /* [nfilters] */
 } plan_stage;
 
 /* Which of the rows that pass a pipeline's filters the nodes above need. The run asks about fewer
@@ -204,26 +217,32 @@ typedef struct plan_demand {
     struct {
         const plan_node *partner; /* has no LLM calls */
         int nkeys;
-        expr **keys, **partner_keys; /* partner_keys: slots of the partner */
+        expr **keys;
+        expr **partner_keys; /* in slots of the partner */
         bool nulls_match, mark_null;
     } semi_join;
 } plan_demand;
 
+/* An aggregate of a PLAN_GROUP: kind([DISTINCT] arg, separator ORDER BY keys) FILTER (filter). */
 typedef struct plan_agg {
     agg_kind kind;
     bool distinct;
-    expr *arg, *separator, *filter;
+    expr *arg;       /* NULL: count(*) */
+    expr *separator; /* of group_concat(); NULL: none is written */
+    expr *filter;    /* NULL: all rows */
     int nkeys;
     sort_key *keys;
-    value_type type;
+    value_type type; /* type of the result */
 } plan_agg;
 
 struct plan_node {
     plan_kind kind;
-    int number; /* index of plan_actual, in print order from 0; of a pipeline: its top line's */
+    /* index of the node's line in the array of plan_actual: from 0, in the order in which EXPLAIN
+     * prints the lines; of a pipeline's lines, the top one */
+    int number;
     int ncols;
-    value_type *types;
-    str *names; /* as EXPLAIN prints them */
+    value_type *types; /* [ncols] */
+    str *names;        /* [ncols] as EXPLAIN prints them */
     plan_node *left, *right;
     plan_estimate estimate;
     union {
@@ -234,34 +253,36 @@ struct plan_node {
         struct {
             const table_def *table;
             str alias;
-            const index_def *index; /* NULL: by rowid */
+            const index_def *index; /* NULL: the table is read by rowid */
             /* Bounds of the index columns: constant expressions of the columns' types, evaluated
              * when the scan is opened. If a bound's value is NULL, no row is read. */
             expr **low, **high;
             int nlow, nhigh;
-            bool low_inclusive, high_inclusive; /* of the last bound */
+            bool low_inclusive;  /* the last low bound itself is in the range */
+            bool high_inclusive; /* the last high bound itself is in the range */
             /* nin > 0: index column in_at may have any of the values in[]; low[in_at] and
              * high[in_at] then hold one of these values. */
             int nin, in_at;
             expr **in;
-            bool keyed;               /* the join above passes the bounds in (join.lookup) */
-            bool ordered, descending; /* in the order of the index or rowid, or in reverse */
+            bool keyed;      /* the bounds are values that the join above computes (join.lookup) */
+            bool ordered;    /* rows are returned in the order of the index or of rowids */
+            bool descending; /* this order is descending */
             scan_nulls nulls;
             int64_t first; /* > 0: about this many rows of the ordered scan are needed */
-            int *columns;  /* as scan_spec.columns; ncols entries */
-            expr *filter;  /* over the output columns, or NULL */
+            int *columns;  /* [ncols] the table's columns that are read; -1: the rowid */
+            expr *filter;  /* over the output columns; NULL: no filter */
         } scan;
         struct {
             str path;
             csv_options options;
-            value_type *types;
+            value_type *types; /* [nfile_columns] types of all columns of the file */
             int nfile_columns;
-            int *columns;
-            expr *filter;
+            int *columns; /* [ncols] the file's columns that are read */
+            expr *filter; /* over the output columns; NULL: no filter */
         } file;
         struct {
             str name;
-            int *columns; /* positions in the system table */
+            int *columns; /* [ncols] positions in the system table */
         } system;
         series series;
         struct {
@@ -272,8 +293,10 @@ struct plan_node {
         } project;
         struct {
             join_kind kind;
-            int nkeys;                      /* hash join: equal keys, same type on both sides */
-            expr **left_keys, **right_keys; /* slots in the left, right input */
+            /* Hash join: left_keys[i] equals right_keys[i]; both have the same type. */
+            int nkeys;
+            expr **left_keys;  /* in slots of the left input */
+            expr **right_keys; /* in slots of the right input */
             /* The condition besides the equality of keys, or NULL. Its slots are the left input's
              * columns, then the right input's. */
             expr *predicate;
@@ -303,7 +326,8 @@ struct plan_node {
             int *partition; /* slots */
         } sort;
         struct {
-            int64_t limit, offset;
+            int64_t limit; /* -1: none */
+            int64_t offset;
             int npartition;
             int *partition; /* slots */
         } limit;
@@ -330,32 +354,33 @@ struct plan_node {
             bool with_ties; /* rows that tie with the last row of `limit` are returned too */
         } window;
         struct {
-            int number; /* the PLAN_WORKING that reads its rows has the same; below plan.nshared */
-            bool distinct;
+            int number;    /* the PLAN_WORKING nodes that read its rows have the same number */
+            bool distinct; /* UNION: drops rows that an earlier round returned */
         } recursive;
         struct {
-            int number;
+            int number; /* recursive.number of the PLAN_RECURSIVE whose rows it reads */
         } working;
         struct {
-            int group_slot; /* slot of the left row's number */
+            int group_slot; /* slot of the left row's number, which its pairs have in common */
             expr *predicate;
             int nnull;
-            int *null_slots; /* the right columns: NULL where no pair of a left row passes */
+            int *null_slots; /* [nnull] columns set to NULL if no pair of a left row passes */
         } residual;
     };
 };
 
+/* What one rule did to the statement's tree. */
 typedef struct plan_rule_report {
     const char *name;
-    bool changed;
-    double ms;
-    str after; /* EXPLAIN (RULES): the tree after the rule as text; otherwise empty */
+    bool changed; /* the rule changed the tree */
+    double ms;    /* time that the rule took */
+    str after;    /* EXPLAIN (RULES): the tree after the rule as text; otherwise empty */
 } plan_rule_report;
 
 /* How much more the statement would cost if one rule were off. */
 typedef struct plan_saving {
     const char *rule;
-    double ms;
+    double ms; /* estimated cost */
 } plan_saving;
 
 typedef struct plan {
@@ -365,12 +390,14 @@ typedef struct plan {
     const sql_stmt *stmt;
     plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
     int nrules;
-    plan_rule_report *rules;
-    int nsavings; /* EXPLAIN with LLM calls: the rules that save at least 1 % of the cost */
+    plan_rule_report *rules; /* [nrules] the rules that ran, in their order */
+    /* EXPLAIN with LLM calls: each rule that saves at least 1 % of what the plan without the rule
+     * would cost; otherwise empty */
+    int nsavings;
     plan_saving *savings;
     bool has_llm;
     double planning_ms;
-    plan_estimate total;
+    plan_estimate total; /* for the whole plan; `rows` is the root's */
 } plan;
 
 /* Plans stmt->query and the queries of the calls' examples. Fails with ERR_BIND for an unknown rule
@@ -383,7 +410,7 @@ bool plan_keys_pay(double keys, double found, double rows);
 
 typedef struct plan_rule_info {
     const char *name, *help;
-    bool chooses; /* it rewrites nothing and keeps the order of rows: it permits an algorithm */
+    bool chooses; /* only permits an algorithm: rewrites nothing, keeps the order of rows */
 } plan_rule_info;
 /* Returns rule i in the order in which the rules run, or NULL after the last rule. */
 const plan_rule_info *plan_rule(size_t i);
@@ -393,6 +420,7 @@ const plan_rule_info *plan_rule_find(str name, err *e);
 /* Removes the first name from a list of rules in the form of SET rules_off, and returns the name.
  * Returns an empty string if the list is empty. */
 str plan_rules_split_next(str *list);
+/* Whether the list has this name, ignoring case. */
 bool plan_rules_have(str list, str name);
 
 /* Returns the text that EXPLAIN prints after a call's fields, such as "as written". */
@@ -412,11 +440,11 @@ bool plan_filters_answers(const plan_node *n);
 /* A line of EXPLAIN. A pipeline has one line for the calls of each stage and one for each filter;
  * any other node has one line. */
 typedef struct explain_line {
-    plan_kind kind; /* of a pipeline's filter: PLAN_FILTER */
+    plan_kind kind; /* the node's kind; for a filter of a pipeline: PLAN_FILTER */
     const plan_node *node;
     const plan_stage *stage; /* NULL if the node is not a pipeline */
     int filter;              /* index of the stage's filter; -1: the stage's calls */
-    int number;              /* index of plan_actual */
+    int number;              /* index of the line in the array of plan_actual */
     int ncols;               /* the line returns the first `ncols` columns of the node */
     const plan_estimate *estimate;
 } explain_line;
@@ -425,10 +453,10 @@ bool explain_line_at(const plan_node *n, int i, explain_line *out);
 
 /* ---- layout of prompts (layout.c) ------------------------------------------------------------ */
 
-/* One of several calls about the same rows: the tokens of its instruction, and the share of the
- * rows that it is asked about. */
+/* One of several calls about the same rows. */
 typedef struct plan_question {
-    double tokens, share;
+    double tokens; /* tokens of its instruction */
+    double share;  /* share of the rows that it is asked about, 0 to 1 */
 } plan_question;
 
 /* Whether prompts that begin with the row's data save enough tokens over prompts that begin with
@@ -445,8 +473,8 @@ typedef struct plan_tokens {
     const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
     uint64_t rows;
     llm_figures llm; /* inputs and prompt tokens, as far as they are known without any answer */
-    bool scaled;     /* multiplied by the estimated selectivity of LLM filters below; marked ~ */
-    bool at_most;    /* an upper bound: a LIMIT or other answers may need fewer; marked ≤ */
+    bool scaled; /* counts multiplied by the estimated selectivity of LLM filters below; marked ~ */
+    bool at_most; /* upper bounds: a LIMIT or other answers may reduce them; marked ≤ */
 } plan_tokens;
 
 /* The measured figures of one line of EXPLAIN. */
@@ -457,15 +485,15 @@ typedef struct plan_actual {
     double ms; /* without the time of the inputs */
     /* For the calls of a stage: */
     llm_figures llm;
-    /* "m.synopsis, r.review". If the run used several orders: those of the largest groups, each
-     * with its number of rows. */
+    /* "m.synopsis, r.review". If the run used several orders: the orders of the largest groups of
+     * rows, each with its number of rows. */
     str field_order;
     str reordered; /* "before #1 after 128 rows: …"; empty: the stage ran in its planned place */
     /* Upper bound (0 to 1) on how much another field order could raise the shared fraction of
      * tokens; NAN: unknown. */
     double bound;
     int ntokens;
-    const plan_tokens *tokens; /* EXPLAIN (TOKENS) */
+    const plan_tokens *tokens; /* [ntokens] EXPLAIN (TOKENS): one for each strategy */
 } plan_actual;
 
 /* Append EXPLAIN's output: plan_print as text with explain_line's lines, plan_print_json as JSON.

@@ -1,5 +1,5 @@
 /*
- * pipeline.c - making, rebuilding and reading the brackets around chains of LLM nodes and filters.
+ * pipeline.c - makes, rebuilds and reads REL_PIPELINE nodes.
  */
 #include "pipeline_int.h"
 

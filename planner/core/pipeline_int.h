@@ -1,7 +1,7 @@
 /*
  * pipeline_int.h - REL_PIPELINE: the LLM calls and filters that one operator runs.
  *
- *   Pipeline            the bracket: rows and columns are those of the chain below it
+ *   Pipeline            has the rows and columns of the chain below it
  *     Filter #2 = 'b'   ┐ stage 1: calls, and the filters right above them
  *       LLM #2          ┘
  *         Filter #1     ┐ stage 0
@@ -12,8 +12,8 @@
  * once the base's rows are. The stages can then run in the order that costs least, and calls about
  * the same fields can share the beginnings of their prompts.
  *
- * rules/pipelines.c alone forms the brackets. Later rules, estimates and plan.c find the end of a
- * bracket's chain by counting its stages, so a rule may rebuild the chain over another base
+ * rules/pipelines.c alone makes these nodes. Later rules, estimates and plan.c find the end of a
+ * pipeline's chain by counting its stages, so a rule may rebuild the chain over another base
  * (rel_over).
  */
 #ifndef KVASIR_PIPELINE_INT_H
@@ -37,7 +37,8 @@ typedef struct top_n_demand {
 typedef struct semi_join_demand {
     /* the left input of a join above, without LLM calls; NULL: there is no such demand */
     const rel *partner;
-    conjuncts keys, partner_keys; /* keys[i] is compared with partner_keys[i] */
+    conjuncts keys;         /* one for each partner key */
+    conjuncts partner_keys; /* partner_keys.list[i] is compared with keys.list[i] */
     bool nulls_match, mark_null;
 } semi_join_demand;
 
@@ -51,15 +52,15 @@ typedef struct row_demand {
 
 typedef struct llm_pipeline {
     int nstages;
-    row_demand demand; /* over the base */
+    row_demand demand; /* its expressions read columns of the base */
     bool may_reorder;  /* the run may change the planned order of the stages */
 } llm_pipeline;
 
-/* One LLM node of the chain and the filters above it. */
+/* One LLM node of the chain, and the filters between it and the next LLM node above. */
 typedef struct chain_stage {
     const rel *llm;
     int nfilters;
-    const rel **filters; /* from the lowest up */
+    const rel **filters; /* [nfilters] the lowest first */
 } chain_stage;
 
 /* Returns a REL_PIPELINE over `chain`, which holds the topmost nstages LLM nodes of the chain and
@@ -68,7 +69,7 @@ rel *pipeline_new(rule_ctx *r, rel *chain, int nstages);
 /* Returns a copy of `pipeline` with a copy of these details. */
 rel *pipeline_with(rule_ctx *r, const rel *pipeline, const llm_pipeline *details);
 rel *pipeline_base(const rel *pipeline);
-/* Returns the stages from the base up, an array of details->nstages. */
+/* Returns an array of the pipeline's stages, the lowest first. */
 chain_stage *pipeline_stages(arena *mem, const rel *pipeline);
 /* Rebuilds the chain from `top` down to `base` with `instead` in place of `base`. */
 rel *chain_over(rule_ctx *r, rel *top, const rel *base, rel *instead);

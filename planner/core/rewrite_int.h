@@ -29,12 +29,14 @@ typedef struct rule_ctx {
     arena *mem;
     const plan_env *env;
     const sql_stmt *stmt;
-    int next_id, next_share; /* the next free column id, and number of a shared relation */
+    int next_id;    /* the first unused column id */
+    int next_share; /* the first unused number of a REL_SHARED */
     estimator *estimates;
     int *counts; /* scratch space of the running rule */
-    /* by number of the shared relation: its input before and after the running rule; NULL until the
-     * rule has visited the relation */
-    rel **shared_before, **shared_after;
+    /* By number of a shared relation: the relation's input before and after the running rule; NULL
+     * until the rule has visited the relation. */
+    rel **shared_before;
+    rel **shared_after;
     int nshared;      /* entries of shared_before and shared_after */
     unsigned choices; /* bit c: plan_choice c is on */
     err *e;           /* a rule that fails sets it and returns its input */
@@ -52,8 +54,9 @@ static inline bool choice_is_on(const rule_ctx *r, plan_choice c) {
 
 typedef struct id_set {
     arena *mem;
-    uint64_t *bits;
-    int nwords, room;
+    uint64_t *bits; /* [nwords] id i is bit i % 64 of bits[i / 64] */
+    int nwords;
+    int room; /* allocated entries of `bits` */
 } id_set;
 
 id_set id_set_new(arena *mem);
@@ -103,8 +106,8 @@ typedef struct conjuncts {
 void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x);
 void conjuncts_add_all(rule_ctx *r, conjuncts *c, const conjuncts *from);
 void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x);    /* by AND; x may be NULL */
-expr *conjuncts_join(rule_ctx *r, const conjuncts *c);       /* NULL when empty */
-bool conjuncts_same(const conjuncts *a, const conjuncts *b); /* the same pointers in order */
+expr *conjuncts_join(rule_ctx *r, const conjuncts *c);       /* NULL: no conditions */
+bool conjuncts_same(const conjuncts *a, const conjuncts *b); /* the same pointers, same order */
 /* Appends each condition of `all` to `within` if the condition reads only columns of `ids`,
  * otherwise to `others`. */
 void conjuncts_sort_out(rule_ctx *r, const conjuncts *all, const id_set *ids, conjuncts *within,

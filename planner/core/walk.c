@@ -99,7 +99,8 @@ static void visit_place(void *ctx, expr **x) {
 
 void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx) {
     visitor v = {visit, ctx};
-    rel node = *x; /* a copy because each_expr's parameter is not const; visiting changes nothing */
+    /* a copy, because each_expr's parameter is not const; visit_place changes nothing */
+    rel node = *x;
     each_expr(&node, visit_place, &v);
 }
 
@@ -137,6 +138,7 @@ void rel_count_columns(const rel *x, int *count) {
     rel_exprs(x, count_expr, count);
 }
 
+/* Adds to `reads` the ids that the tree reads, and to `made` the ids of its nodes' columns. */
 static void collect(const rel *x, id_set *reads, id_set *made) {
     for (; x; x = x->left) {
         rel_reads(x, reads);

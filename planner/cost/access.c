@@ -13,20 +13,24 @@
 static const double INDEX_SHARE = 0.15;
 
 typedef struct bounds {
-    const index_def *index; /* NULL: rowid */
-    int nequal;
-    expr **equal; /* values of the first nequal columns */
-    int in_at,
-        nin; /* nin > 0: column in_at may have any of the values in[]; equal[in_at] is in[0] */
-    expr **in;
-    int nused;
-    int *used;        /* numbers of the conditions that became bounds */
-    expr *low, *high; /* bounds of the column after the first nequal; NULL: no bound */
-    bool low_inclusive, high_inclusive;
-    bool ordered; /* the scan must return rows in the order of the index */
-    double share; /* estimated fraction of the table's rows within the bounds */
+    const index_def *index; /* NULL: bounds on the rowid */
+    int nequal;             /* number of leading columns that are bound to a value */
+    expr **equal;           /* [nequal] their values */
+    /* nin > 0: column in_at may have any of the values in[]; equal[in_at] is in[0] */
+    int nin;
+    int in_at;
+    expr **in;           /* [nin] */
+    int nused;           /* number of conditions that became bounds */
+    int *used;           /* [nused] indexes of these conditions */
+    expr *low;           /* lower bound of the column after the first nequal; NULL: no bound */
+    expr *high;          /* upper bound of this column; NULL: no bound */
+    bool low_inclusive;  /* `low` itself is in the range */
+    bool high_inclusive; /* `high` itself is in the range */
+    bool ordered;        /* the scan must return rows in the order of the index */
+    double share;        /* estimated fraction of the table's rows within the bounds */
 } bounds;
 
+/* Whether x is the table's column with this number; -1: the rowid. */
 static bool is_column(const expr *x, const rel *scan, int table_column) {
     for (int k = 0; x->kind == EXPR_COLUMN && k < scan->ncols; k++)
         if (scan->cols[k].id == x->column.id && scan->scan.columns[k] == table_column)
@@ -139,6 +143,7 @@ static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     }
 }
 
+/* Returns the bounds that the conditions give for an index (NULL: for the rowid). */
 static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index,
                         bool ordered) {
     bounds b = {.index = index,
@@ -164,13 +169,15 @@ static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, cons
     return b;
 }
 
+/* Whether at most one row is within the bounds. */
 static bool is_unique_match(const bounds *b) {
     int keys = b->index ? b->index->ncolumns : 1;
     return b->nin == 0 && b->nequal == keys && (!b->index || b->index->unique);
 }
 
 /* Whether bounds b are better than *best. Reading by an index needs a look-up for each row, reading
- * by rowid does not. */
+ * by rowid does not: an index is better than a range of rowids only if it reads less than half as
+ * many rows. */
 static bool is_better(const bounds *b, const bounds *best) {
     if (b->nused == 0)
         return false;
@@ -225,7 +232,8 @@ static void use_bounds(rule_ctx *r, const conjuncts *all, const bounds *b, plan_
         used[b->used[i]] = true;
     if (b->nused) {
         set_bounds(r, node, b);
-        if (starts_at_nulls(b)) /* the condition is also kept as a filter, to drop the NULLs */
+        /* the condition of the upper bound, the last one, is also kept as a filter to drop NULLs */
+        if (starts_at_nulls(b))
             used[b->used[b->nused - 1]] = false;
     }
     for (int i = 0; i < all->n; i++)

@@ -13,7 +13,7 @@
 #include "estimate_int.h"
 
 static const double BYTES_PER_TOKEN = 4.2;
-static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
+static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500; /* tokens per second */
 static const double FIRST_BATCH = 16; /* minimum rows of the first batch under a LIMIT */
 
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
@@ -31,16 +31,16 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
 /* Chooses a call's field order, by the first of these that applies:
  * 1. the setting field_order lists it;
  * 2. psm = 'off': as written;
- * 3. an earlier run recorded it;
+ * 3. field_order = 'keep', and an earlier run recorded an order;
  * 4. there is a joint sample (`joint`, from joint_distinct): the order with the fewest tokens;
- * 5. otherwise by descending score: average length * rows / distinct values. */
+ * 5. otherwise by descending field_estimate.score. */
 static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f,
                                  const double *joint, uint8_t *order) {
     const settings *set = s->env->settings;
     str wanted = str_from(set->field_order);
     bool keep = str_equal_nocase(wanted, STR("keep"));
     if (!keep && !str_equal_nocase(wanted, STR("fresh"))) {
-        str unknown; /* exec reports it */
+        str unknown; /* the name of an unknown field is reported by exec */
         (void)llm_call_listed_order(call, wanted, order, &unknown);
         return ORDER_LISTED;
     }
@@ -64,7 +64,8 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
 }
 
 /* Returns the average bytes per token of a column's values. Measures them with the tokenizer on the
- * values in the column's statistics; without either, returns a constant. */
+ * values in the column's statistics; returns a constant if there is no tokenizer or no
+ * statistics. */
 static double bytes_per_token(estimator *s, const column_stats *c) {
     double bytes = 0, tokens = 0;
     if (!c || !s->env->count_tokens)
@@ -72,6 +73,7 @@ static double bytes_per_token(estimator *s, const column_stats *c) {
     for (token_bytes *t = s->measured; t; t = t->next)
         if (t->stats == c)
             return t->bytes;
+    /* the lowest value (-2), the highest (-1) and the common values */
     for (int i = -2; i < c->ncommon; i++) {
         value text, v = i == -2 ? c->low : i == -1 ? c->high : c->common[i];
         err ignored = {0};
@@ -88,6 +90,7 @@ static double bytes_per_token(estimator *s, const column_stats *c) {
     return made->bytes;
 }
 
+/* Estimates the tokens of an answer. */
 static double expected_output(const estimator *s, const llm_call *call) {
     double learned = s->env->output_tokens ? s->env->output_tokens(s->env->ctx, call) : -1;
     if (learned >= 0)
@@ -132,6 +135,7 @@ static double distinct_inputs(estimator *s, const llm_use *use, const rel *input
     return s->env->settings->dedup ? distinct : rows;
 }
 
+/* Tokens per second. */
 typedef struct rates {
     double prefill, decode;
 } rates;
@@ -209,8 +213,10 @@ void estimate_data(estimator *s, const llm_use *use, const rel *input, double *t
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* Milliseconds per row on one core, roughly: only their ratio to token costs matters. */
-static const double ROW_MS = 0.0002, SORT_ROW_MS = 0.00005, PAIR_MS = 0.00002;
+/* Milliseconds on one core, roughly: only their ratio to token costs matters. */
+static const double ROW_MS = 0.0002;       /* a row that a node reads */
+static const double SORT_ROW_MS = 0.00005; /* a row of a sort, times log2 of the number of rows */
+static const double PAIR_MS = 0.00002;     /* a pair of rows that a join compares */
 
 /* Whether a join's condition has an equality, so that the join can hash instead of comparing all
  * pairs. */
@@ -247,6 +253,7 @@ static double estimate_cost_ms(estimator *s, const rel *r) {
     }
 }
 
+/* Returns the estimate of a line without LLM calls. */
 static plan_estimate estimate_line(estimator *s, const rel *r, double cost_ms) {
     const rel_estimate *e = estimate_rel(s, r);
     return (plan_estimate){.rows = e->rows, .guess = e->guess, .cost_ms = cost_ms};

@@ -11,18 +11,20 @@
 
 /* A table's column in the joint sample of its statistics. */
 typedef struct joint_column {
-    const void *source; /* identifies the scan; NULL: there is no sample */
-    const joint_cell *cells;
-    int rows;
-    double table_rows;
+    const void *source;      /* identifies the scan; NULL: there is no sample */
+    const joint_cell *cells; /* [rows] the column's cells of the sampled rows */
+    int rows;                /* number of sampled rows */
+    double table_rows;       /* number of rows of the table */
 } joint_column;
 
 /* The estimated values of one column of a relation. */
 typedef struct column_estimate {
-    double distinct, null_fraction, bytes;
+    double distinct;      /* number of distinct values */
+    double null_fraction; /* fraction of the rows that have NULL, 0 to 1 */
+    double bytes;         /* average bytes of a value */
     double domain; /* distinct values before joins and conditions on other columns dropped rows */
-    /* Statistics of the table column whose values this column has unchanged; NULL: it has no such
-     * column, or the column was not analyzed. */
+    /* Statistics of the table column whose values this column has unchanged; NULL: there is no such
+     * table column, or it was not analyzed. */
     const column_stats *stats;
     joint_column joint;
     int same; /* all columns that joins have made equal have the same number; 0: no such columns */
@@ -81,8 +83,9 @@ void access_choose_along(rule_ctx *r, const rel *scan, const conjuncts *all, con
 typedef struct access_path {
     bool look_up; /* each row is fetched by its key, not by scanning a range of the table */
     int nequal; /* number of leading columns that are bound to one value, or to a list of values */
-    bool low, high; /* whether the next column has a lower bound, an upper bound */
-    double share;   /* estimated fraction of the table's rows within the bounds */
+    bool low;   /* the next column has a lower bound */
+    bool high;  /* the next column has an upper bound */
+    double share; /* estimated fraction of the table's rows within the bounds */
 } access_path;
 
 access_path access_best(rule_ctx *r, const rel *scan, const conjuncts *all);

@@ -203,7 +203,7 @@ static const llm_use *use_of_column(const rel *r, int id) {
 }
 
 /* Estimates the share of a call's answers that equal v: the share in earlier runs; if it is
- * unknown, 1 / number of literals of the call's type. */
+ * unknown, 1 / number of literals of the call's type, or 0.1 if the type has none. */
 static double answer_selectivity(estimator *s, const llm_call *call, value v) {
     value text;
     err ignored = {0};
@@ -253,8 +253,8 @@ static double equality_selectivity(estimator *s, const expr *x, const rel *r) {
            BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
 }
 
-/* Estimates the selectivity of x IS y. If y is NULL, TRUE or FALSE it differs from that of x =
- * y. */
+/* Estimates the selectivity of x IS y, which differs from that of x = y if y is NULL, TRUE or
+ * FALSE. */
 static double is_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     if (b->kind != EXPR_LITERAL)
@@ -278,8 +278,8 @@ static double in_selectivity(estimator *s, const expr *x, const rel *r) {
 }
 
 /* Estimates the selectivity of <, <=, > and >= between a column and a literal: interpolates between
- * the column's lowest and highest value, assuming a uniform distribution. If these are unknown: a
- * third. */
+ * the column's lowest and highest value, assuming a uniform distribution. If these are unknown,
+ * returns a third of the values that are not NULL. */
 static double range_selectivity(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     bool less = x->op == OP_LT || x->op == OP_LE;
@@ -353,6 +353,7 @@ static void copy_columns(rel_estimate *e, int at, const rel_estimate *from, int 
     memcpy(e->columns + at, from->columns, sizeof *e->columns * (size_t)n);
 }
 
+/* Returns the estimate of a column of either input of a join; NULL: neither has it. */
 static const column_estimate *side_column(estimator *s, const rel *join, int id) {
     const column_estimate *c = column_of(s, join->left, id);
     return c ? c : column_of(s, join->right, id);
@@ -377,14 +378,17 @@ static int *equal_columns(estimator *s, const rel *r) {
     return same;
 }
 
+/* Returns the position of a column among the columns of both inputs of a join; -1: neither has
+ * it. */
 static int side_at(const rel *join, int id) {
     int at = column_at(join->left, id), right = at < 0 ? column_at(join->right, id) : -1;
     return right < 0 ? at : join->left->ncols + right;
 }
 
-/* Removes from the condition the equalities that follow from others, since they drop no further
- * rows: from a.x = c.x AND b.x = c.x the second, if the inputs already satisfy a.x = b.x. Gives
- * columns that the condition makes equal the same number. Returns NULL if no condition is left. */
+/* Removes from the condition the equalities that follow from other equalities, since they drop no
+ * further rows: from a.x = c.x AND b.x = c.x the second, if the inputs already satisfy a.x = b.x.
+ * Gives columns that the condition makes equal the same number in `same` (equal_columns). Returns
+ * NULL if no condition is left. */
 static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     if (x && x->kind == EXPR_OP && x->op == OP_AND) {
         expr *left = independent(s, r, x->args[0], same);
@@ -406,9 +410,9 @@ static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     return to == from ? NULL : x;
 }
 
-/* Estimates the share of all pairs that a join condition keeps. For an equality it is 1 / the
- * larger domain of its columns, assuming that the larger domain contains the smaller. For an AND,
- * multiplies the shares of its parts. */
+/* Estimates the share of all pairs that a join condition keeps. For an equality of columns it is 1
+ * / the larger column_estimate.domain of the two, assuming that the larger domain contains the
+ * smaller. For an AND, multiplies the shares of its parts. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     if (!x)
         return 1;
@@ -427,8 +431,8 @@ static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     return 1 / most;
 }
 
-/* Sets the distinct values of two columns that a join makes equal to the smaller of their
- * numbers. */
+/* For each two columns that a join equates: gives both columns the smaller number of distinct
+ * values and the smaller domain of the two. */
 static void merge_equivalence(const expr *x, const rel *r, rel_estimate *e) {
     if (!x || x->kind != EXPR_OP)
         return;
@@ -446,8 +450,9 @@ static void merge_equivalence(const expr *x, const rel *r, rel_estimate *e) {
     one->domain = other->domain = BASE_MIN(one->domain, other->domain);
 }
 
-/* Estimates the share of the rows of input `side` that match a row of the other input: for each
- * equality, the distinct values of the other input's column / the larger domain. */
+/* Estimates the share of the rows of input `side` that match a row of the other input: the product,
+ * over the equalities, of the distinct values of the other input's column / the larger
+ * column_estimate.domain of the two columns. */
 static double match_share(estimator *s, const expr *x, const rel *r, const rel *side) {
     if (!x || x->kind != EXPR_OP)
         return 1;
@@ -578,7 +583,7 @@ static double distinct_rows(const rel *r, const rel_estimate *left) {
 }
 
 /* Limits the distinct values of columns that a filter compares with constants: for = and IN to the
- * number of constants, for a range to the share of values in it. */
+ * number of constants, for <, <=, > and >= to the share of the column's domain that they select. */
 static void bound_filtered_columns(estimator *s, const expr *x, const rel *r, rel_estimate *e) {
     if (x->kind == EXPR_OP && x->op == OP_AND) {
         bound_filtered_columns(s, x->args[0], r, e);
@@ -638,7 +643,7 @@ static const column_stats *place_stats(estimator *s, double distinct) {
     return stats;
 }
 
-/* Estimates the number of partitions by the window's first nkeys keys. */
+/* Estimates the number of distinct combinations of the first nkeys keys of the window node r. */
 static double partitions_of(estimator *s, const rel *r, int nkeys) {
     double n = 1;
     for (int k = 0; k < nkeys; k++)
@@ -688,7 +693,8 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
     case REL_LIMIT:
         estimate_limit(r, e);
         break;
-    case REL_SHARED: /* each reference to it has columns of its own, which are not equal */
+    /* columns of two references are not equal in a joined row, even if they have the same input */
+    case REL_SHARED:
         for (int i = 0; i < r->ncols; i++)
             e->columns[i].same = 0;
         break;

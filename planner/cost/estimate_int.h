@@ -7,6 +7,7 @@
 #include "cost_int.h"
 #include "storage/containers.h"
 
+/* A cache entry of estimate_rel. */
 typedef struct known_estimate {
     const rel *node;
     rel_estimate *value;
@@ -14,8 +15,10 @@ typedef struct known_estimate {
 
 /* One field of a call over its input. */
 typedef struct field_estimate {
-    double tokens, distinct, score;
-    joint_column joint;
+    double tokens;      /* average tokens of the field in a prompt: name, value, separators */
+    double distinct;    /* number of distinct values */
+    double score;       /* tokens * rows / distinct; the highest score is sent first */
+    joint_column joint; /* column_estimate.joint of the value */
 } field_estimate;
 
 /* A cache entry of joint.c: counts[subset] is the number of combinations that a subset of one
@@ -24,27 +27,28 @@ typedef struct joint_counts joint_counts;
 struct joint_counts {
     joint_counts *next;
     const llm_call *call;
-    const joint_cell *first;
-    int fields;
-    const double *counts;
+    const joint_cell *first; /* cells of the first of these fields */
+    int fields;              /* number of these fields */
+    const double *counts;    /* [2^fields] */
 };
 
 /* A cache entry of cost.c: the measured bytes per token of a column. */
 typedef struct token_bytes token_bytes;
 struct token_bytes {
     token_bytes *next;
-    const column_stats *stats;
-    double bytes;
+    const column_stats *stats; /* the column's statistics */
+    double bytes;              /* bytes per token */
 };
 
 struct estimator {
     arena *mem;
     const plan_env *env;
-    known_estimate *known;
-    uint32_t nknown, known_cap;
-    hash_index by_node; /* finds the entries of `known` by node */
-    joint_counts *counted;
-    token_bytes *measured;
+    known_estimate *known; /* [nknown] */
+    uint32_t nknown;
+    uint32_t known_cap;    /* allocated entries of `known` */
+    hash_index by_node;    /* finds the entries of `known` by node */
+    joint_counts *counted; /* cache of joint.c, the newest entry first */
+    token_bytes *measured; /* cache of cost.c, the newest entry first */
 };
 
 /* Estimates the average bytes of an expression of type TEXT (estimate_text.c). */
@@ -61,7 +65,8 @@ void estimate_data(estimator *s, const llm_use *use, const rel *input, double *t
  * the fields' values `rows` rows have. Returns NULL if a field has no joint sample, or if the call
  * has no fields or too many. */
 double *joint_distinct(estimator *s, const llm_call *call, const field_estimate *f, double rows);
-/* Finds the field order whose prefix tree has the fewest tokens. */
+/* Finds the order of n fields whose prefix tree has the fewest tokens. distinct: the result of
+ * joint_distinct. */
 void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
                  uint8_t *order);
 

@@ -4,7 +4,7 @@
  */
 #include "estimate_int.h"
 
-static const double GUESSED_TIMES = 10; /* count of repeat() if it is not a literal */
+static const double GUESSED_TIMES = 10; /* repetitions by repeat() if its count is no literal */
 
 static double literal_or(const expr *x, double otherwise) {
     return x->kind == EXPR_LITERAL && x->literal.type == TYPE_INTEGER
@@ -12,6 +12,7 @@ static double literal_or(const expr *x, double otherwise) {
                : otherwise;
 }
 
+/* Estimates the bytes of argument i. */
 static double part(estimator *s, const expr *x, int i, const rel *r) {
     return estimate_expr(s, x->args[i], r).bytes;
 }

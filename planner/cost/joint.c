@@ -15,10 +15,13 @@
 
 #include "estimate_int.h"
 
-enum { JOINT_FIELDS = 10, JOINT_SLOTS = 2048 };
+enum {
+    JOINT_FIELDS = 10, /* maximum fields of a call, since all their subsets are counted */
+    JOINT_SLOTS = 2048 /* slots of refine's hash table, more than a sample has rows */
+};
 
-/* Numbers the distinct combinations of parent[i] and cells[i], and writes the number of row i's
- * combination to out[i]. Returns the number of distinct combinations. */
+/* Numbers the distinct combinations of parent[i] and cells[i] from 0, and writes to out[i] the
+ * number of row i's combination. Returns how many distinct combinations there are. */
 static uint32_t refine(const uint32_t *parent, const joint_cell *cells, int rows, uint32_t *out) {
     uint64_t keys[JOINT_SLOTS];
     uint32_t ids[JOINT_SLOTS] = {0}, count = 0;
@@ -36,7 +39,8 @@ static uint32_t refine(const uint32_t *parent, const joint_cell *cells, int rows
     return count;
 }
 
-/* Counts for every subset of n fields of one source its combinations in the sample. */
+/* Counts for every subset of n fields, all of one source, the distinct combinations that the sample
+ * has of the subset's fields. */
 static double *count_subsets(arena *mem, const field_estimate *const *f, int n) {
     int rows = f[0]->joint.rows;
     double *counts = ARENA_ARRAY(mem, double, (size_t)1 << n);
@@ -88,8 +92,8 @@ static const double *counts_of(estimator *s, const llm_call *call, const field_e
 }
 
 /* For every subset of the call's fields: multiplies out[subset] by the estimated number of
- * combinations of those fields in the subset that come from the same source as field `first`. The
- * product is at most `rows`. */
+ * combinations of the fields that are in the subset and come from the same source as field `first`.
+ * The product is at most `rows`. */
 static void add_source(estimator *s, const llm_call *call, const field_estimate *f, int first,
                        double rows, double *out) {
     const field_estimate *own[JOINT_FIELDS];
@@ -136,8 +140,8 @@ double *joint_distinct(estimator *s, const llm_call *call, const field_estimate 
 void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
                  uint8_t *order) {
     uint32_t full = (1u << n) - 1;
-    /* cost[set]: minimum tokens of all fields that are not in `set`, if those in `set` come
-     * first */
+    /* cost[set]: minimum tokens of all fields that are not in `set`, if the fields in `set` come
+     * first; next[set]: the field that follows them */
     double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1);
     uint8_t *next = ARENA_ARRAY(s->mem, uint8_t, (size_t)full + 1);
     cost[full] = 0;

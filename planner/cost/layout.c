@@ -35,12 +35,13 @@ typedef struct laid_call {
 
 typedef struct layout {
     estimator *s;
-    const rel *base;
-    int n;
-    laid_call *calls; /* in the order of the stages */
-    call_layout *out;
+    const rel *base;  /* of the pipeline */
+    int n;            /* number of calls */
+    laid_call *calls; /* [n] in the order of the stages */
+    call_layout *out; /* [n] the result */
 } layout;
 
+/* Whether a filter of the pipeline reads the call's answer. */
 static bool decides(const chain_stage *stages, int nstages, const llm_use *u, arena *mem) {
     id_set out = id_set_new(mem);
     id_set_add(&out, u->out_id);
@@ -64,13 +65,14 @@ static int deciding_before(const layout *l, int i) {
 }
 
 /* Whether the call may need an answer for every row of the base: it has no guard, or its guard
- * reads other columns than the base's. */
+ * reads answers. */
 static bool asks_everywhere(const layout *l, const llm_use *u) {
     id_set ids = id_set_new(l->s->mem);
     id_set_add_columns(&ids, l->base);
     return !u->guard || !expr_only_in(u->guard, &ids);
 }
 
+/* Whether two calls ask about the same fields of the same rows. */
 static bool share_rows(const layout *l, const llm_use *a, const llm_use *b) {
     return asks_everywhere(l, a) && asks_everywhere(l, b) &&
            llm_calls_share_fields(a->call, a->args, b->call, b->args);

@@ -34,6 +34,7 @@ static bool is_bound(const sides *s, const expr *x, expr_op *op, expr **right, e
     return false;
 }
 
+/* Narrows the range g by the condition `g->right op bound`. */
 static void narrow(plan_range *g, expr_op op, expr *bound) {
     bool low = op == OP_EQ || op == OP_GT || op == OP_GE,
          high = op == OP_EQ || op == OP_LT || op == OP_LE;

@@ -11,7 +11,11 @@
 
 #include "explain_int.h"
 
-enum { PROMPT_WIDTH = 50, EXPRS_SHOWN = 8, LITERALS_SHOWN = 6 };
+enum {
+    PROMPT_WIDTH = 50, /* screen columns shown of an instruction */
+    EXPRS_SHOWN = 8,   /* expressions shown of a list of more than EXPRS_SHOWN + 2 */
+    LITERALS_SHOWN = 6 /* literals shown of an ENUM of more than LITERALS_SHOWN + 2 */
+};
 
 /* ---- writing facts --------------------------------------------------------------------------- */
 

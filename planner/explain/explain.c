@@ -21,7 +21,10 @@
 
 #include "explain_int.h"
 
-enum { FACT_COLUMN = 58, MAX_DEPTH = 64 };
+enum {
+    FACT_COLUMN = 58, /* screen column in which the figures of a line begin */
+    MAX_DEPTH = 64    /* deeper nodes are printed as an ellipsis */
+};
 
 typedef struct printer {
     const plan *plan;
@@ -29,8 +32,8 @@ typedef struct printer {
     bool times;
     buf *out;
     bool last[MAX_DEPTH]; /* by depth: the current node at this depth is the last child */
-    bool *shared_shown;
-    bool idle; /* the node being printed was never executed */
+    bool *shared_shown;   /* by number of a shared relation: its input has been printed */
+    bool idle;            /* the node being printed was never executed */
 } printer;
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -63,6 +66,8 @@ static void print_ms(buf *out, double ms) {
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
+/* Prints the tree's branches, which are left of a line's text. node_line: the line is a node's
+ * first. */
 static void print_indent(printer *p, int depth, bool node_line, bool has_child) {
     for (int d = 1; d < depth; d++)
         buf_append_c(p->out, p->last[d] ? "   " : "│  ");
@@ -225,7 +230,8 @@ static void print_llm(printer *p, const explain_line *l, int depth) {
 static void print_line(printer *p, const explain_line *l, int depth) {
     size_t start = p->out->n;
     const plan_actual *a = actual_of(p, l);
-    /* a node below an idle line may have been read ahead: it is idle only if it returned no rows */
+    /* rows of a node below an idle line may have been read ahead of a request: such a node is idle
+     * only if it returned no rows */
     p->idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
     print_indent(p, depth, true, false);
     describe_line((facts){p->out, NULL}, l);

@@ -29,10 +29,11 @@ typedef struct facts {
 void fact_str(facts f, const char *before, const char *key, str s);
 void fact_name(facts f, const char *before, const char *key, const char *name);
 void fact_number(facts f, const char *before, const char *key, int64_t n);
-/* In the text, writes only `before`, and only if `on` is true. */
+/* Writes to the text only `before`, and only if `on` is true. */
 void fact_bool(facts f, const char *before, const char *key, bool on);
 void fact_expr(facts f, const char *before, const char *key, const expr *x); /* NULL: no fact */
-/* In the text, writes at most 10 expressions and the number of those left out. */
+/* Writes all expressions to JSON. Writes to the text all if there are at most 10, otherwise the
+ * first 8 and the number of further ones. */
 void fact_exprs(facts f, const char *before, const char *key, expr *const *exprs, int n);
 void fact_strs(facts f, const char *before, const char *key, const str *s, int n);
 void fact_keys(facts f, const char *before, const char *key, const sort_key *keys, int n);

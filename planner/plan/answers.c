@@ -10,6 +10,7 @@ bool plan_has_llm(const plan_node *n) {
 
 /* ---- the order of a pipeline's stages -------------------------------------------------------- */
 
+/* Returns the first slot that a stage adds to the columns of the stages before it. */
 static int first_slot(const plan_node *n, int stage) {
     return stage == 0 ? n->left->ncols : n->pipeline.stages[stage - 1].ncols;
 }
@@ -43,7 +44,7 @@ static bool stage_is_volatile(const plan_stage *t) {
 /* A volatile stage keeps its place: it runs after all earlier stages and before all later
  * stages. */
 void plan_order_stages(plan_node *n) {
-    uint32_t pinned = 0; /* volatile stages so far */
+    uint32_t pinned = 0; /* bit i: stage i is volatile */
     for (int i = 0; i < n->pipeline.nstages; i++) {
         plan_stage *t = &n->pipeline.stages[i];
         uint32_t before = (1u << i) - 1;

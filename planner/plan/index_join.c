@@ -30,15 +30,17 @@ bool plan_keys_pay(double keys, double found, double rows) {
     return keys_cost(keys, found) < rows;
 }
 
+/* An input of the join that could be read by keys. */
 typedef struct candidate {
     key_scan scan;
     const rel *table; /* the REL_SCAN */
-    int *ids;         /* by join key: the id of the column that it is, or -1 */
-    double cost;
+    int *ids;    /* by join key: the id of the column that the key is; -1: it is an expression */
+    double cost; /* of the best way found so far to read the table; unit as in keys_cost */
 } candidate;
 
 /* ---- which table ----------------------------------------------------------------------------- */
 
+/* Returns the id of the column that x is; -1: x is no column. */
 static int plain_column(const expr *x) {
     return x->kind == EXPR_COLUMN ? x->column.id : -1;
 }
@@ -76,6 +78,7 @@ static bool find_table(candidate *c, const rel *x, plan_node *n, int nkeys) {
 
 /* ---- which key ------------------------------------------------------------------------------- */
 
+/* Returns the number of the join key that is this column of the table; -1: none is. */
 static int key_of_column(const candidate *c, int nkeys, int table_column) {
     for (int k = 0; k < nkeys; k++)
         for (int i = 0; i < c->table->ncols; i++)
@@ -95,6 +98,7 @@ static double rows_per_key(rule_ctx *r, const candidate *c, const int *keys, int
     return e->rows / BASE_MAX(1, BASE_MIN(distinct, e->rows));
 }
 
+/* Makes `keys` the choice of c if looking them up for `others` rows costs less than c->cost. */
 static void try_keys(rule_ctx *r, candidate *c, const index_def *index, const int *keys, int n,
                      double others) {
     double rows = estimate_rel(r->estimates, c->table)->rows;
@@ -130,6 +134,7 @@ static void find_keys(rule_ctx *r, candidate *c, int nkeys, double others) {
 
 /* ---- which side ------------------------------------------------------------------------------ */
 
+/* Whether the join's kind permits its input on this side to be read by keys. */
 static bool may_read(const plan_node *n, keyed_side side) {
     join_kind kind = n->join.kind;
     if (side == KEYED_LEFT)

@@ -56,6 +56,7 @@ static conjuncts conditions_of(rule_ctx *r, const rel *sort, const rel *scan) {
     return all;
 }
 
+/* Whether the key has NULLs where an index read in the key's direction has them. */
 static bool nulls_by_key(const sort_key *k) {
     return k->nulls_first != k->descending;
 }
@@ -77,6 +78,7 @@ static bool has_keys(const rel *sort, const rel *scan, const index_def *index, i
     return true;
 }
 
+/* Returns where the scan must return the rows with NULL in the sort's first key. */
 static scan_nulls nulls_of(const rel *sort, const rel *scan, const index_def *index,
                            const access_path *path) {
     const sort_key *k = &sort->sort.keys[0];
@@ -97,7 +99,7 @@ static double share_read(rule_ctx *r, const rel *sort, const rel *scan, double i
 }
 
 /* Chooses a scan by rowid, which is already in the sort's order. Returns false if the order is
- * descending and the scan would lose its bounds on an index. */
+ * descending and the scan would lose its bounds on an index or its list of rowids. */
 static bool order_by_rowid(rule_ctx *r, const rel *sort, const access_path *best, key_order *o) {
     o->index = NULL;
     o->descending = sort->sort.keys[0].descending;

@@ -11,8 +11,8 @@
 
 struct column_names {
     arena *mem;
-    int n;
-    str *by_id;
+    int n;      /* number of column ids in the statement */
+    str *by_id; /* [n] printed name; empty: the column has only its own name */
 };
 
 column_names *names_new(arena *mem, int nids) {

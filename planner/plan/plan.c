@@ -15,18 +15,18 @@
  * (plan_demand). */
 typedef struct built_left {
     const rel *rel;
-    const plan_node *node;
-    struct built_left *next;
+    const plan_node *node;   /* built from `rel` */
+    struct built_left *next; /* the left input of the next join further out */
 } built_left;
 
 typedef struct builder {
     arena *mem;
     rule_ctx *rules;
-    plan_node **shared;     /* by share number; NULL: not built yet */
+    plan_node **shared;     /* by number of a shared relation: its input; NULL: not built yet */
     built_left *lefts;      /* for the joins whose right input is being built, innermost first */
     const key_order *order; /* if the sort being built is replaced by a scan: the scan's order */
     column_names *names;
-    bool has_llm;
+    bool has_llm; /* a pipeline has been built */
     err *e;
 } builder;
 
@@ -306,6 +306,7 @@ static bool set_first_range(builder *b, plan_node *n, const rel *r) {
     return true;
 }
 
+/* Multiplies the estimates of n, and of the nodes below it on the left, by `share`. */
 static void scale_estimates(plan_node *n, double share) {
     for (; n; n = n->left) {
         n->estimate.rows *= share;
@@ -472,6 +473,7 @@ static plan_node *build_limit(builder *b, const rel *r) {
 
 /* ---- LLM pipelines --------------------------------------------------------------------------- */
 
+/* Sets d->semi_join if the partner is the left input of a join that is being built. */
 static void build_semi_join(builder *b, const semi_join_demand *from, const scope *in,
                             plan_demand *d) {
     const built_left *left = b->lefts;
@@ -487,7 +489,9 @@ static void build_semi_join(builder *b, const semi_join_demand *from, const scop
     d->semi_join.partner_keys = ARENA_ARRAY(b->mem, expr *, from->keys.n + 1);
     for (int i = 0; i < from->keys.n; i++) {
         expr *lk = from->partner_keys.list[i], *rk = from->keys.list[i];
-        bool exact; /* unused: keys that are equal only when rounded add questions, not rows */
+        /* not used: keys that are equal only after rounding make the model be asked about rows that
+         * the join above then drops */
+        bool exact;
         if (!same_type(b, &lk, &rk, &exact))
             continue;
         d->semi_join.partner_keys[d->semi_join.nkeys] = resolve(b, lk, &partner);
@@ -655,7 +659,7 @@ static plan_node *build_node(builder *b, const rel *r) {
         return n;
     case REL_PIPELINE:
         return build_pipeline(b, r);
-    case REL_LLM: /* within a pipeline */
+    case REL_LLM: /* always in a pipeline: build_pipeline */
         break;
     case REL_SHARED:
         return build_shared(b, r);
@@ -682,7 +686,8 @@ static plan_node *build_node(builder *b, const rel *r) {
 static plan_node *build(builder *b, const rel *r) {
     plan_node *n = build_node(b, r);
     names_add(b->names, r, n);
-    if (r->kind != REL_SORT || n->kind == PLAN_SORT) /* build_ordered has made its own estimates */
+    /* a sort without a PLAN_SORT has its estimates from build_ordered */
+    if (r->kind != REL_SORT || n->kind == PLAN_SORT)
         estimate_node(b->rules->estimates, r, n);
     return n;
 }

@@ -16,9 +16,10 @@ void plan_find_savings(plan *p, const plan_env *env, arena *a);
 
 /* ---- scans that read in the order of a sort (key_order.c) ------------------------------------ */
 
+/* A scan that takes the place of a sort. */
 typedef struct key_order {
     const rel *scan;
-    const index_def *index; /* NULL: by rowid */
+    const index_def *index; /* read in the order of this index; NULL: by rowid */
     bool descending;
     scan_nulls nulls;
     int64_t first; /* number of first rows that the sort keeps; 0: all */
@@ -34,13 +35,15 @@ rel *key_order_extreme(rule_ctx *r, const rel *group);
 
 /* ---- joins to a table read by keys (index_join.c) -------------------------------------------- */
 
+/* A table that is read by the keys of a join. */
 typedef struct key_scan {
-    keyed_side side;
-    const rel *top; /* the table's scan, or the filter above it that becomes part of the scan */
-    plan_node *node;
-    const index_def *index; /* NULL: by rowid */
-    int nkeys, *keys;       /* numbers of the join keys that are looked up, in the index's order */
-    double found;           /* estimated rows that the look-ups find, before the scan's filter */
+    keyed_side side; /* the join's input that has the table; KEYED_NONE: no table is read by keys */
+    const rel *top;  /* the table's scan, or the filter above it that becomes part of the scan */
+    plan_node *node; /* the scan's PLAN_SCAN */
+    const index_def *index; /* where the keys are looked up; NULL: they are rowids */
+    int nkeys;
+    int *keys;    /* [nkeys] numbers of the join keys that are looked up, in the index's order */
+    double found; /* estimated rows that the look-ups find, before the scan's filter */
 } key_scan;
 
 /* Returns the cost of finding `found` rows by `keys` look-ups. The unit is the cost of reading the

@@ -4,18 +4,20 @@
  *
  * A join returns its rows in the order of its left input, so a user sees the order of joins in a
  * result without ORDER BY. Therefore the written order is kept, and its first relation stays first,
- * unless another order is estimated to cost much less. The cost is the number of rows that pass the
- * joins plus the number of rows that they hash.
+ * unless another order is estimated to cost much less. The cost is counted in rows that the joins
+ * read, hash and return (step_cost).
  */
 #include <math.h>
 #include <string.h>
 
 #include "rules_int.h"
 
-/* MOST_EXACT: maximum number of relations for dynamic programming. MOST_RELATIONS: maximum number
- * that are ordered at all; more stay in the written order. sqlite3 has the same limit for a
- * join. */
-enum { MOST_EXACT = 10, MOST_RELATIONS = 64 };
+enum {
+    MOST_EXACT = 10, /* maximum number of relations that dynamic programming orders */
+    /* Maximum number of relations that are ordered at all; a tree with more keeps its written
+     * order. sqlite3 has the same limit for a join. */
+    MOST_RELATIONS = 64
+};
 
 typedef uint64_t part_set; /* bit i: relation i of the graph */
 
@@ -31,17 +33,18 @@ static const double WORTH_REORDERING = 0.7, WORTH_ANOTHER_FIRST = 0.1;
 /* Maximum estimate, so that the product of two estimates is finite. */
 static const double MOST_ROWS = 1e100;
 
+/* An input of the tree of inner joins: a node that is no inner join. */
 typedef struct join_part {
     rel *x;
-    double rows;
-    id_set ids;
+    double rows; /* estimated; at most MOST_ROWS */
+    id_set ids;  /* ids of its columns */
 } join_part;
 
 typedef struct join_condition {
     expr *x;
-    part_set parts; /* the relations that x reads */
-    double selectivity;
-    int class; /* the equivalence class to which x belongs, or -1 */
+    part_set parts;     /* the relations that x reads */
+    double selectivity; /* estimated by selectivity_of */
+    int class;          /* index of the equivalence class to which x belongs; -1: none */
 } join_condition;
 
 /* An equivalence class: columns that conditions make equal, one column from each of at least three
@@ -55,15 +58,17 @@ typedef struct join_class {
 
 typedef struct join_graph {
     rule_ctx *r;
-    int n, nconditions;
-    bool fixed; /* the written order is kept: too many relations, or a volatile condition */
-    join_part parts[MOST_RELATIONS];
-    join_condition *conditions;
-    join_class *classes;
+    int n;           /* number of relations */
+    int nconditions; /* number of conditions */
+    bool fixed;      /* the written order is kept: too many relations, or a volatile condition */
+    join_part parts[MOST_RELATIONS]; /* [n] in written order */
+    join_condition *conditions;      /* [nconditions] */
+    join_class *classes;             /* [nclasses] */
     int nclasses;
-    conjuncts all;
+    conjuncts all; /* the conditions of all joins, in written order */
 } join_graph;
 
+/* The cheapest order found for a set of relations. */
 typedef struct join_plan {
     double cost;
     int last; /* the relation joined last */
@@ -71,6 +76,7 @@ typedef struct join_plan {
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
+/* Collects the relations and conditions of the tree of inner joins at x. */
 static void collect(join_graph *g, rel *x) {
     if (rel_is_inner_join(x)) {
         collect(g, x->left);
@@ -170,8 +176,8 @@ static void set_domains(const join_graph *g, join_class *k) {
             k->domains[i] = estimate_expr(g->r->estimates, k->columns[i], g->parts[i].x).domain;
 }
 
-/* Finds the equivalence classes. Drops classes of two columns, since the condition between the two
- * says the same. */
+/* Finds the equivalence classes. Drops classes of two columns, which say no more than the condition
+ * between these columns. */
 static void set_classes(join_graph *g) {
     int kept = 0;
     g->classes = ARENA_ARRAY(g->r->mem, join_class, 2 * g->nconditions + 1);
@@ -204,8 +210,8 @@ static double class_selectivity(const join_graph *g, const join_class *k, part_s
 }
 
 /* Returns an equality between the column that relation `part` has in the class and a column of a
- * relation in `set`: a written condition if there is one, otherwise one that follows from
- * several. */
+ * relation in `set`: a written condition if there is one, otherwise a condition that follows from
+ * several written ones. */
 static expr *equi_condition(const join_graph *g, int class, part_set set, int part) {
     const join_class *k = &g->classes[class];
     for (int i = 0; i < g->nconditions; i++) {
@@ -219,6 +225,7 @@ static expr *equi_condition(const join_graph *g, int class, part_set set, int pa
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
+/* Estimates the rows of a join of the relations in `set`. */
 static double rows_of(const join_graph *g, part_set set) {
     double rows = 1;
     for (int i = 0; i < g->n; i++)
@@ -232,6 +239,8 @@ static double rows_of(const join_graph *g, part_set set) {
     return BASE_MIN(rows, MOST_ROWS);
 }
 
+/* Whether a condition, either written or implied by a class, joins relation `part` to relations in
+ * `set`. */
 static bool is_connected(const join_graph *g, part_set set, int part) {
     for (int i = 0; i < g->nconditions; i++)
         if ((g->conditions[i].parts >> part & 1) && (g->conditions[i].parts & set) &&
@@ -328,6 +337,8 @@ static double best_greedy_order(const join_graph *g, int *order) {
     return least;
 }
 
+/* Chooses among the written order, the best with the same first relation (kept), and the best with
+ * any first relation (any). */
 static void choose_order(const join_graph *g, int *order) {
     int kept[MOST_RELATIONS], any[MOST_RELATIONS];
     bool exact = g->n <= MOST_EXACT;

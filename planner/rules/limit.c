@@ -49,8 +49,8 @@ static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *
     if (!range_join_first(r, x, &range) || range.right->kind != EXPR_COLUMN ||
         range.right->column.id != by)
         return x;
-    /* if few pairs have equal columns, a hash or index join costs less than sorting the right
-     * rows */
+    /* if few pairs are equal in the columns that the join equates, a hash or index join costs less
+     * than sorting the right rows */
     if (range.nsame &&
         estimate_rel(r->estimates, x)->rows < estimate_rel(r->estimates, x->right)->rows)
         return x;
@@ -61,7 +61,7 @@ static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *
 }
 
 /* Sets sort.first of x, or of the sort below x's projections and LLM nodes, which return one row
- * for each row. */
+ * for each input row. */
 static rel *limit_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1);
     bool passes = x->kind == REL_PROJECT || x->kind == REL_LLM;

@@ -12,11 +12,14 @@
 
 #include "rules_int.h"
 
+/* The calls of an LLM node below a sort, limit or window. */
 typedef struct split_uses {
-    llm_use *late, *early;
+    llm_use *late;  /* [nlate] the calls that are moved above that node */
+    llm_use *early; /* [nearly] the calls that stay below it */
     int nlate, nearly;
 } split_uses;
 
+/* Whether neither a field nor the guard of a call is volatile. */
 static bool is_stable(const llm_use *u) {
     for (int i = 0; i < u->call->nfields; i++)
         if (expr_is_volatile(u->args[i]))
@@ -24,6 +27,7 @@ static bool is_stable(const llm_use *u) {
     return !u->guard || !expr_is_volatile(u->guard);
 }
 
+/* Splits the calls of `llm`: those that `above` reads, and volatile ones, stay below it. */
 static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
     split_uses s = {0};
     id_set reads = id_set_new(r->mem);

@@ -17,16 +17,18 @@
  * there as above the join. */
 static const double SAME_INPUTS = 1.001;
 
+/* The calls and conditions of a chain while it is rebuilt. */
 typedef struct call_chain {
     rule_ctx *r;
-    int nuses, room;
-    llm_use *uses; /* in written order, from the bottom */
-    bool *placed;
+    int nuses;            /* number of calls */
+    int room;             /* allocated entries of `uses` */
+    llm_use *uses;        /* [nuses] the calls in written order, from the bottom */
+    bool *placed;         /* [nuses] the call is in the rebuilt chain */
     conjuncts conditions; /* the conditions that read an answer */
-    bool *applied;
-    conjuncts last;   /* volatile conditions, which stay on top of the chain */
+    bool *applied;        /* [conditions.n] the condition is in the rebuilt chain */
+    conjuncts last;       /* volatile conditions, which stay on top of the chain */
     expr_map made_of; /* maps columns of projections between calls to expressions over the base */
-    bool may_sink;
+    bool may_sink;    /* calls may be placed below joins */
 } call_chain;
 
 static rel *place(rule_ctx *r, rel *x, bool streaming);
@@ -119,9 +121,10 @@ static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     return both;
 }
 
-/* Returns the input of the join x over which the call has no more distinct inputs than above the
- * join; NULL: neither input. A call that only adds a column (`adds`) is never placed below a semi-
- * or anti-join, since this join can only drop rows. */
+/* Returns the input of the join x below which the call and its conditions may be placed: it has all
+ * columns that they read, and the call has no more distinct inputs over it than above the join.
+ * NULL: neither input. A call that only adds a column (`adds`) is never placed below a semi- or
+ * anti-join, since this join can only drop rows. */
 static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
                          bool adds) {
     bool inner = rel_is_inner_join(x);
@@ -143,6 +146,7 @@ static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts 
     return NULL;
 }
 
+/* Adds a call, and above it its conditions, on top of x, or further down below joins. */
 static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions, bool adds,
                  bool may_sink) {
     rel *side = may_sink ? cheaper_side(r, x, u, conditions, adds) : NULL;
@@ -201,8 +205,8 @@ typedef struct candidate {
     const llm_use *use;
     call_class class;
     double cost_ms;
-    const rel
-        *filtered; /* CALL_FILTERS: the rows that pass the conditions evaluated after the call */
+    /* CALL_FILTERS: the rows that pass the conditions that are evaluated after the call. */
+    const rel *filtered;
 } candidate;
 
 static candidate candidate_of(const call_chain *s, const rel *x, const id_set *ids,
@@ -234,6 +238,7 @@ static bool goes_first(const call_chain *s, const candidate *a, const candidate 
     return spared_by(s, a, b) < spared_by(s, b, a) - ROUNDING * (a->cost_ms + b->cost_ms);
 }
 
+/* Returns the index of the call to place next; -1: no call can be placed. */
 static int next_use(const call_chain *s, const rel *x, const id_set *ids) {
     int best = -1, waiting = 0;
     candidate chosen = {0};

@@ -1,7 +1,7 @@
 /*
- * pipelines.c - puts a bracket (core/pipeline_int.h) around each maximal chain of LLM nodes and
- * filters that one operator can run. This rewrite cannot be switched off, since later rules need
- * the brackets.
+ * pipelines.c - puts a REL_PIPELINE (core/pipeline_int.h) over each maximal chain of LLM nodes and
+ * filters that one operator can run. This rewrite cannot be switched off, since later rules and
+ * plan.c need these nodes.
  */
 #include "core/pipeline_int.h"
 #include "rules_int.h"

@@ -3,8 +3,8 @@
  * the plan. Also removes LLM calls whose answers are not read.
  *
  * Invariant: a node keeps its columns that are in `wanted`, in the same order. A shared relation
- * keeps every column that one of its references needs. The tree is pruned again until the set of
- * these columns no longer grows.
+ * keeps every column that one of its references needs. The tree is pruned again and again until the
+ * set of these columns no longer grows.
  */
 #include <string.h>
 
@@ -12,10 +12,12 @@
 
 typedef struct pruner {
     rule_ctx *r;
-    bool *
-        *shared_wants; /* by share number: which columns are needed; NULL: no reference seen yet */
-    rel **shared_done; /* by share number: the relation's input as pruned in this walk */
-    bool grew;         /* this walk has added columns to shared_wants */
+    /* By number of a shared relation: for each of its columns, whether a reference needs it. NULL:
+     * no reference has been visited yet. */
+    bool **shared_wants;
+    /* By number of a shared relation: the relation's input as pruned in this walk over the tree. */
+    rel **shared_done;
+    bool grew; /* this walk has added columns to shared_wants */
 } pruner;
 
 static rel *prune(pruner *p, rel *x, const id_set *wanted);
@@ -57,6 +59,7 @@ static rel *with_columns(pruner *p, const rel *x, const int *at, int count) {
     return copy;
 }
 
+/* Returns from[at[0]], from[at[1]], … */
 static int *pick(pruner *p, const int *from, const int *at, int count) {
     int *out = ARENA_ARRAY(p->r->mem, int, count + 1);
     for (int i = 0; i < count; i++)
@@ -94,7 +97,8 @@ static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
 static rel *prune_project(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
     rel *copy = x;
-    if (count == 0) /* only the number of rows is needed */
+    /* no column is needed, only the number of rows, which is the same below */
+    if (count == 0)
         return prune(p, x->left, wanted);
     if (count < x->ncols) {
         copy = with_columns(p, x, at, count);
@@ -173,7 +177,8 @@ static rel *prune_union_all(pruner *p, rel *x, const id_set *wanted) {
 static rel *prune_join(pruner *p, rel *x, const id_set *wanted) {
     id_set reads = id_set_copy(wanted);
     rel_reads(x, &reads);
-    if (x->kind == REL_APPLY) { /* not unnested: its right input may read columns of the left one */
+    /* a subquery that was not unnested may read columns of the left input */
+    if (x->kind == REL_APPLY) {
         id_set unbound = rel_free_ids(p->r, x->right);
         id_set_add_all(&reads, &unbound);
     }

@@ -54,8 +54,8 @@ static rel *push_within(rule_ctx *r, rel *x, const conjuncts *above, const id_se
     return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
 }
 
-/* Moves conditions below x, which appends columns to its input's columns. Leaves those that read an
- * appended column above x. */
+/* Moves conditions below x, which appends columns to its input's columns. Leaves conditions that
+ * read an appended column above x. */
 static rel *push_below(rule_ctx *r, rel *x, const conjuncts *above) {
     expr_map none = {0};
     id_set appended = id_set_new(r->mem);
@@ -81,7 +81,9 @@ static rel *push_project(rule_ctx *r, rel *x, const conjuncts *above) {
 static rel *push_group(rule_ctx *r, rel *x, const conjuncts *above) {
     expr_map map = {0};
     id_set fixed = id_set_new(r->mem);
-    if (x->group.nkeys == 0) /* it has one row even without input */
+    /* a grouping without keys returns a row even for no input, so no condition may drop its
+     * input */
+    if (x->group.nkeys == 0)
         return stay(r, x, above);
     for (int i = 0; i < x->group.nkeys; i++)
         map_column(r, &map, &fixed, &x->group.keys[i]);
@@ -178,6 +180,7 @@ static join_kind stronger_kind(const rel *x, const join_parts *p, const conjunct
     return JOIN_LEFT;
 }
 
+/* Places a condition of ON. */
 static void place_on(rule_ctx *r, join_parts *p, join_kind kind, bool mark_null, expr *x) {
     bool inner = join_is_inner(kind), is_volatile = expr_is_volatile(x);
     bool left_may = inner || kind == JOIN_SEMI;
@@ -190,6 +193,7 @@ static void place_on(rule_ctx *r, join_parts *p, join_kind kind, bool mark_null,
         conjuncts_add(r, &p->on, x);
 }
 
+/* Places a condition from above the join. */
 static void place_above(rule_ctx *r, join_parts *p, join_kind kind, expr *x) {
     if (join_is_inner(kind))
         place_on(r, p, kind, false, x);
@@ -208,6 +212,7 @@ static expr *equal_of(const expr *x, int id) {
     return NULL;
 }
 
+/* Whether a condition equates column `id` with a literal. */
 static bool is_fixed(const conjuncts *all, int id) {
     for (int i = 0; i < all->n; i++) {
         const expr *other = equal_of(all->list[i], id);
@@ -234,8 +239,8 @@ static void add_implied(rule_ctx *r, conjuncts *all) {
     }
 }
 
-/* Adds conditions that are true for all rows of x: those of the filters and inner joins at its
- * top. */
+/* Adds conditions that are true for all rows of x: the conditions of the filters and inner joins at
+ * its top. */
 static void add_met(rule_ctx *r, conjuncts *all, const rel *x) {
     for (; x->kind == REL_FILTER || x->kind == REL_JOIN; x = x->left) {
         bool inner = rel_is_inner_join(x);
@@ -246,9 +251,9 @@ static void add_met(rule_ctx *r, conjuncts *all, const rel *x) {
     }
 }
 
-/* Places the conditions that others imply: the conditions of ON, those already applied in the
- * inputs, and those above the join. Does nothing if the mark may be NULL (IN), since pairs whose
- * condition is NULL are then needed too. */
+/* Derives conditions from the conditions of ON, from those already applied in the inputs and from
+ * those above the join, and places the derived conditions. Does nothing if the mark may be NULL
+ * (IN), since pairs whose condition is NULL are then needed too. */
 static void place_implied(rule_ctx *r, join_parts *p, const rel *join, join_kind kind,
                           const conjuncts *own, const conjuncts *above) {
     conjuncts all = {0}, others = {0};

@@ -28,23 +28,24 @@ rel *keep_first_rows(rule_ctx *r, rel *x);
 rel *rule_waves(rule_ctx *r, rel *x);
 rel *rule_reorder(rule_ctx *r, rel *x);
 
-/* Puts a REL_PIPELINE around every maximal chain of LLM nodes and filters that one operator can
+/* Puts a REL_PIPELINE over every maximal chain of LLM nodes and filters that one operator can
  * run. Runs before the rules that read pipelines, and before plan.c. */
 rel *form_pipelines(rule_ctx *r, rel *x);
 
 /* ---- unnesting (unnest.c, unnest_pull.c) ----------------------------------------------------- */
 
 /* Unnests a subquery by pulling up the conditions that read `outer` columns. Returns NULL if
- * another part of the subquery reads them, or if a condition may not be pulled up. */
+ * another part of the subquery reads them, if a condition may not be pulled up, or if the method of
+ * unnest.c compares fewer pairs of rows. */
 rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
-/* Returns a join of the Apply's join kind over these inputs. */
+/* Returns a join of the same kind as the REL_APPLY `apply` over these inputs. */
 rel *apply_to_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate);
 /* Whether the tree x reads one of these columns, and no node of the tree has it. */
 bool reads_any_of(rule_ctx *r, const rel *x, const id_set *ids);
 /* Returns the limit x over `left`, with the columns `ids` added to the partition columns. */
 rel *limit_per(rule_ctx *r, const rel *x, rel *left, const int *ids, int n);
-/* Returns the grouping x over `left`, with the columns more[i] added as keys, whose ids are ids[i].
- * If x has no keys, its aggregates get new ids. */
+/* Returns the grouping x over `left`, with the columns more[i] added as keys; the key column of
+ * more[i] has the id ids[i]. If x has no keys, its aggregates get new ids. */
 rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
                    int nmore);
 /* Sets the outputs of `project` from `at` on to the aggregates of x, a grouping without keys, under

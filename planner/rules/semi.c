@@ -36,8 +36,8 @@ static void count_reads(const rel *x, int *count, bool *seen) {
     }
 }
 
-/* If x is a column or NOT a column, and nothing else reads the column, returns its id; otherwise
- * -1. */
+/* If x is a column or NOT a column, and nothing else reads the column: returns the column's id, and
+ * sets *negated. Otherwise returns -1. */
 static int sole_read(const rule_ctx *r, const expr *x, bool *negated) {
     *negated = x->kind == EXPR_OP && x->op == OP_NOT;
     if (*negated)
@@ -45,8 +45,9 @@ static int sole_read(const rule_ctx *r, const expr *x, bool *negated) {
     return x->kind == EXPR_COLUMN && r->counts[x->column.id] == 1 ? x->column.id : -1;
 }
 
-/* Converts the join that makes `mark`. The join may be below filters and LLM nodes of x, and in the
- * left input of joins. */
+/* Returns x with the join that makes the column `mark` turned into a semi or anti join, or x itself
+ * if that is not possible. The join may be x, or below filters, LLM nodes and the left inputs of
+ * joins. */
 static rel *convert(rule_ctx *r, rel *x, int mark, bool negated) {
     if (x->kind == REL_JOIN && x->join.kind == JOIN_MARK && x->join.mark_id == mark) {
         if (negated && x->join.mark_null)

@@ -18,7 +18,8 @@
 typedef struct sort_keys {
     sort_key *list;
     int n;
-    rel_expr *drawn; /* volatile values that the keys read; they become columns below the filters */
+    /* Volatile values that the keys read. They become columns below the filters. */
+    rel_expr *drawn;
     int ndrawn;
 } sort_keys;
 
@@ -54,6 +55,7 @@ static bool keys_may_come_first(const sort_keys *keys, const id_set *ids) {
     return true;
 }
 
+/* Whether a key reads column c. ids: an empty set. */
 static bool reads(const sort_keys *keys, const rel_column *c, id_set ids) {
     id_set_add(&ids, c->id);
     for (int i = 0; i < keys->n; i++)

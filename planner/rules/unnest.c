@@ -20,19 +20,23 @@
 
 #include "rules_int.h"
 
+/* L, S and f are explained at the top of this file. */
 typedef struct outer_columns {
     rule_ctx *r;
-    rel *left;         /* L */
-    int share;         /* share number of S */
-    const id_set *ids; /* f */
-    int n;
-    const rel_column **cols; /* f, as columns of L */
-    /* by share number: the input of a shared relation that reads f, and the relation that
-     * push_shared made in its place */
-    rel **shared_before, **shared_after;
-    int nshared;
+    rel *left;               /* L */
+    int share;               /* share number of S */
+    const id_set *ids;       /* ids of f */
+    int n;                   /* number of columns in f */
+    const rel_column **cols; /* [n] f, as columns of L */
+    /* By number of a shared relation that reads f: its input. */
+    rel **shared_before;
+    /* By number of a shared relation that reads f: the relation that push_shared made instead. */
+    rel **shared_after;
+    int nshared; /* entries of shared_before and shared_after */
 } outer_columns;
 
+/* Returns a relation with the columns of x and d. It has for each row of D the rows of x in which
+ * that row's values replace f. Sets d to the ids of the columns d. */
 static rel *push(outer_columns *o, rel *x, int *d);
 
 bool reads_any_of(rule_ctx *r, const rel *x, const id_set *ids) {

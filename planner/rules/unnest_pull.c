@@ -7,20 +7,21 @@
  *
  * Invariant of pull(): the rows that the input has for an outer row are the rows of the result for
  * which all pulled conditions are true, in the same order. A condition is pulled above a grouping,
- * DISTINCT or LIMIT only if it is an equality (= or IS). The node then works for each value of the
- * equality's inner side separately.
+ * DISTINCT or LIMIT only if it is an equality (= or IS). The node is then evaluated separately for
+ * each value of the equality's inner side.
  */
 #include "rules_int.h"
 
 typedef struct puller {
     rule_ctx *r;
-    const id_set *outer;
-    conjuncts pulled;
-    id_set
-        carried; /* inner columns that pulled conditions read; every node above must return them */
-    bool failed;
+    const id_set *outer; /* the outer columns that the subquery reads */
+    conjuncts pulled;    /* the conditions pulled so far */
+    id_set carried;      /* inner columns that these read; every node above must return them */
+    bool failed;         /* a condition may not be pulled up */
 } puller;
 
+/* Pulls the conditions that read outer columns up out of the tree x. equalities_only: a node above
+ * permits only equalities to be pulled. */
 static rel *pull(puller *p, rel *x, bool equalities_only);
 
 static rel *fail(puller *p, rel *x) {
@@ -51,8 +52,8 @@ static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inn
     return false;
 }
 
-/* Pulls one condition up above x. Returns x; if the inner side of an equality is not a column, x
- * with another column that computes it. */
+/* Pulls one condition up above x. Returns x; if the inner side of an equality is not a column,
+ * returns a projection of x with one more column, which is the inner side. */
 static rel *pull_condition(puller *p, rel *x, expr *condition, bool equalities_only) {
     expr *outer, *inner;
     bool equal = is_equality(p, condition, &outer, &inner);
@@ -200,7 +201,8 @@ static rel *pull(puller *p, rel *x, bool equalities_only) {
     case REL_JOIN:
     case REL_APPLY:
         return pull_join(p, x, equalities_only);
-    default: /* LLM nodes too: their calls would ask about rows that the condition drops */
+    /* LLM nodes too: above them the condition would no longer keep rows from being asked about */
+    default:
         return fail(p, x);
     }
 }
@@ -239,9 +241,9 @@ static rel *pull_aggregate(puller *p, const rel *apply) {
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Rewrites the pulled conditions such that none can be NULL. A join's mark may be NULL (IN in a
- * SELECT list), and a join condition that is NULL would make it so. In the subquery, the same
- * condition only dropped the row. */
+/* Rewrites the pulled conditions such that none can be NULL. A join condition that is NULL would
+ * make the join's mark NULL (IN in a SELECT list), but in the subquery the same condition only
+ * dropped the row. */
 static rel *make_two_valued(puller *p, rel *right) {
     conjuncts not_null = {0};
     for (int i = 0; i < p->pulled.n; i++) {

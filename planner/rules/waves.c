@@ -3,10 +3,10 @@
  * so that the model is asked about fewer rows (row_demand).
  *
  *   LIMIT k              about k rows                         limit_hint: limit batches
- *   DISTINCT a, IN (…)   the first row that passes of each a  top_n: rounds over the groups
+ *   DISTINCT a, IN (…)   for each a the first row that passes top_n: rounds over the groups
  *   row_number() OVER (PARTITION BY a ORDER BY d) <= k
- *                        the first k of each a in d's order   top_n with an order
- *   x IN (SELECT a …)    rows whose a is the x of some row    semi_join: no others are asked about
+ *                        for each a the first k rows by d     top_n with an order
+ *   x IN (SELECT a …)    rows whose a equals some row's x     semi_join: asks about no other row
  *
  * A demand is passed down from the node that makes it to the first pipeline. It is not passed below
  * a pipeline, since the prompts of a pipeline depend on all rows of its base.
@@ -20,6 +20,7 @@
 #include "core/pipeline_int.h"
 #include "rules_int.h"
 
+/* Records in the pipelines of x which of their rows are needed, if the nodes above x demand d. */
 static rel *ask(rule_ctx *r, rel *x, row_demand d);
 
 static const row_demand nothing = {0};
@@ -73,10 +74,11 @@ static row_demand with_order(rule_ctx *r, row_demand d, const sort_key *keys, in
             return without_top_n(d);
         else if (!expr_is_constant(keys[i].value))
             order[d.top_n.norder++] = keys[i];
-    return d.top_n.with_ties && d.top_n.norder == 0 ? without_top_n(d) : d; /* all rows tie */
+    /* without an order all rows tie, so with ties all are needed */
+    return d.top_n.with_ties && d.top_n.norder == 0 ? without_top_n(d) : d;
 }
 
-/* Returns a demand for the first of the rows that are equal in all columns. */
+/* Returns a demand for the first row of each group of rows that are equal in all columns. */
 static row_demand one_of_each(rule_ctx *r, const rel *x, row_demand d) {
     row_demand one = {.limit_hint = d.limit_hint, .top_n.n = 1, .semi_join = d.semi_join};
     for (int i = 0; i < x->ncols; i++)
@@ -86,6 +88,8 @@ static row_demand one_of_each(rule_ctx *r, const rel *x, row_demand d) {
 
 /* ---- what is demanded of a node's input ------------------------------------------------------ */
 
+/* Returns the demand with the columns of its keys replaced. Returns no demand if a key would become
+ * volatile. */
 static semi_join_demand replaced_partners(rule_ctx *r, semi_join_demand p, const expr_map *map) {
     conjuncts own = {0};
     for (int i = 0; p.partner && i < p.keys.n; i++) {
@@ -98,6 +102,8 @@ static semi_join_demand replaced_partners(rule_ctx *r, semi_join_demand p, const
     return p;
 }
 
+/* Returns the demand on a node as a demand on its input: `map` maps the node's columns to
+ * expressions over the input. */
 static row_demand replaced(rule_ctx *r, row_demand d, const expr_map *map) {
     row_demand below = {.limit_hint = d.limit_hint,
                         .top_n.n = d.top_n.n,
@@ -233,7 +239,7 @@ static bool is_equi_condition(const expr *x, expr_op op, const id_set *left, con
 }
 
 /* Returns a demand for the right rows that match some left row; a join, even an anti-join, needs no
- * others. There is no such demand if the left input has LLM calls. */
+ * other right rows. Returns no demand if the left input has LLM calls. */
 static semi_join_demand partners_on_left(rule_ctx *r, const rel *x) {
     semi_join_demand p = {.partner = x->left,
                           .mark_null = x->join.kind == JOIN_MARK && x->join.mark_null};
@@ -304,7 +310,8 @@ static rel *ask_pipeline(rule_ctx *r, rel *x, row_demand d) {
     bool known = only_in(&d.top_n.keys, &ids);
     for (int i = 0; i < d.top_n.norder; i++)
         known = known && expr_only_in(d.top_n.order[i].value, &ids);
-    if (!known) /* top_n reads answers, which are unknown until the rows have been asked about */
+    /* keys and order that read answers are unknown until the rows have been asked about */
+    if (!known)
         d = without_top_n(d);
     if (d.limit_hint == 0 && d.top_n.n == 0 && !d.semi_join.partner)
         return over;
@@ -325,7 +332,8 @@ static rel *ask_join(rule_ctx *r, rel *x, row_demand d) {
         !x->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
     rel *right = exists && rel_has_llm(x->right) ? first_row(r, x->right) : x->right;
     rel *left = ask(r, x->left, below_join(r, x, x->left, d));
-    rel *changed = rel_over(r, x, left, x->right); /* partners are rows of the new left input */
+    /* so that the partner of the right input's demand is the new left input */
+    rel *changed = rel_over(r, x, left, x->right);
     return rel_over(r, x, left, ask(r, right, below_right(r, changed, d)));
 }
 
