@@ -1,8 +1,8 @@
 /*
  * walk.c - visits the expressions of relations, and replaces columns in them.
  *
- * Invariant: only each_expr knows where a node's own expressions are, and only own_exprs which
- * arrays contain them. A new kind of relation must be added to both functions.
+ * Invariant: each_expr alone lists a node's own expressions, and own_exprs alone lists the arrays
+ * that contain them. A new kind of relation must be added to both functions.
  */
 #include <string.h>
 

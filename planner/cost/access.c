@@ -4,7 +4,8 @@
  * Invariant: a condition becomes a bound only if the bound is equivalent to it. Such a condition is
  * `column op constant`, with a constant of the column's type. The bounds of an index are equalities
  * on its first columns, then at most one range on the next column. One of the equalities may be to
- * any value of a list. All other conditions are evaluated by a filter.
+ * any value of a list. All other conditions are evaluated by a filter, and so is the condition of
+ * an upper bound without a lower bound, since such a range of an index includes its NULLs.
  */
 #include "cost_int.h"
 

@@ -95,8 +95,8 @@ access_path access_along(rule_ctx *r, const rel *scan, const conjuncts *all,
 /* ---- ranges of joins (range_join.c) ---------------------------------------------------------- */
 
 /* For a join without equal keys: finds ranges of right rows that contain all matches of a left row.
- * The expressions of *out read column ids. Returns the number of ranges; 0: the predicate bounds
- * none. */
+ * The expressions of *out read column ids. Returns the number of ranges; 0: the predicate gives
+ * no range. */
 int range_join_choose(rule_ctx *r, const rel *join, plan_range **out);
 /* Finds the range that, together with equalities of both sides (nsame), is equivalent to the join's
  * predicate. Returns false if there is no such range. */

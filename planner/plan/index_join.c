@@ -2,7 +2,7 @@
  * index_join.c - chooses index joins: hash joins of few rows to a large table, of which only the
  * rows with the few rows' keys are read.
  *
- *   Index join f.a = b.a            f is read first, on whichever side it is. Its keys are looked up
+ *   Index join f.a = b.a            f is read first, whichever side it is. Its keys are looked up
  *   ├─ Scan few f                   in b, and the rowids found are sorted. So b's rows are read in
  *   └─ Index scan big b [a = f.a]   their usual order, and the join continues as a hash join.
  *

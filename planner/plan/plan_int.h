@@ -10,8 +10,8 @@
  * already have slots (answers.c). */
 void plan_order_stages(plan_node *pipeline);
 
-/* Plans the statement again without each rule that changed it, and records in p the cost that each
- * rule saves (savings.c). */
+/* For each rule that changed the tree or permits an algorithm, plans the statement again without
+ * this rule, and records in p the cost that the rule saves (savings.c). */
 void plan_find_savings(plan *p, const plan_env *env, arena *a);
 
 /* ---- scans that read in the order of a sort (key_order.c) ------------------------------------ */

@@ -10,7 +10,8 @@
  */
 #include "rules_int.h"
 
-/* True for comparisons of columns and literals: their evaluation cannot fail. */
+/* Whether x consists only of comparisons, IN, columns and literals, whose evaluation cannot
+ * fail. */
 static bool cannot_fail(const expr *x) {
     if (x->kind == EXPR_COLUMN || x->kind == EXPR_LITERAL)
         return true;

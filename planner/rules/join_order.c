@@ -305,7 +305,7 @@ static double best_order(const join_graph *g, part_set firsts, int *order) {
 
 /* Finds an order that begins with `first` and always joins next the relation whose result costs
  * least. The cost of hashing a relation is not compared, since it is the same in every order.
- * Returns order_cost. */
+ * Returns the cost of the order. */
 static double greedy_order(const join_graph *g, int first, int *order) {
     part_set set = only(first);
     order[0] = first;

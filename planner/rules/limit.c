@@ -34,8 +34,8 @@ static bool columns_below(const rel *x, const int *ids, int n, int *below) {
 }
 
 /* Sets join.first of x, or of the join below x's projections. If the join's predicate is a range
- * over column `by` of the right input, and the sort above keeps only the first rows of each
- * partition by this column, then the sort needs only the first pairs of each left row. */
+ * over column `by` of the right input, and the sort above sorts by this column and keeps only the
+ * first rows of each partition, then it needs only the first pairs of each left row. */
 static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1), by_below;
     plan_range range;
@@ -111,9 +111,10 @@ static bool reads_rows_before(const rel_window *w) {
     return w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK;
 }
 
-/* If all functions have the same partitions and order: sets window.first to the maximum number of
- * rows of a partition that may pass the filter. With a bound on rank(), rows that tie may pass too.
- * A bound on dense_rank() limits the rows only if it is 1. */
+/* If all functions are row_number(), rank() or dense_rank() with the same partitions and order:
+ * sets window.first to the maximum number of rows of a partition that may pass the filter. With a
+ * bound on rank(), rows that tie may pass too. A bound on dense_rank() limits the rows only if it
+ * is 1. */
 static void limit_window(const expr *filter, rel *window) {
     int64_t row_number = 0, rank = 0;
     for (int i = 0; i < window->window.nfunctions; i++) {
@@ -131,9 +132,9 @@ static void limit_window(const expr *filter, rel *window) {
     window->window.with_ties = !row_number && rank;
 }
 
-/* Whether keeping only the first rows costs less than sorting all. Heaps of the first rows cost
- * more than a sort if more than half of the rows are kept. If the window's input has LLM calls,
- * keeping only the first rows always costs less, since it saves calls (waves.c). */
+/* Whether keeping only the first rows costs less than sorting all rows. Heaps of the first rows
+ * cost more than a sort if more than half of the rows are kept. If the window's input has LLM
+ * calls, keeping only the first rows always costs less, since it saves calls (waves.c). */
 static bool is_cheaper(rule_ctx *r, const rel *window) {
     const rel_estimate *in = estimate_rel(r->estimates, window->left);
     return in->guess || rel_has_llm(window->left) ||

@@ -5,8 +5,8 @@
  *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
  *   Window(Project e (LLM(x)))       ->  Project e (LLM(Window(x)))
  *
- * Invariant: two kinds of calls stay: those whose answers the sort reads, and those below a filter,
- * since a LIMIT counts the rows that pass the filter.
+ * Invariant: a call stays if the sort or window reads its answer, if its fields or guard are
+ * volatile, or if it is below a filter, since a LIMIT counts the rows that pass the filter.
  */
 #include <string.h>
 
@@ -114,8 +114,8 @@ static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
 }
 
 /* Moves the calls of its input above the window x, except calls whose answers x reads. This is
- * possible since a window returns one row for each row. A filter on the window's result can then be
- * placed below the calls. */
+ * possible since a window returns one row for each input row. A filter on the window's result can
+ * then be placed below the calls. */
 static rel *over_window(rule_ctx *r, rel *x) {
     rel *node = x->left;
     expr_map map = {0};

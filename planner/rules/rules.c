@@ -12,7 +12,7 @@ typedef struct rule {
     plan_rule_info info;
     rule_fn run; /* NULL: the rule only permits `choice` (choice_is_on) */
     plan_choice choice;
-    bool of_pipelines; /* reads REL_PIPELINE nodes */
+    bool of_pipelines; /* the rule reads REL_PIPELINE nodes, so it runs after form_pipelines */
 } rule;
 
 /* A rule that rewrites relations. */

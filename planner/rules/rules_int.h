@@ -40,7 +40,7 @@ rel *form_pipelines(rule_ctx *r, rel *x);
 rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
 /* Returns a join of the same kind as the REL_APPLY `apply` over these inputs. */
 rel *apply_to_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate);
-/* Whether the tree x reads one of these columns, and no node of the tree has it. */
+/* Whether the tree x reads one of these columns, and no node of the tree has it as a column. */
 bool reads_any_of(rule_ctx *r, const rel *x, const id_set *ids);
 /* Returns the limit x over `left`, with the columns `ids` added to the partition columns. */
 rel *limit_per(rule_ctx *r, const rel *x, rel *left, const int *ids, int n);

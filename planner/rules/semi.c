@@ -1,6 +1,6 @@
 /*
- * semi.c - turns a mark join into a semi or anti join if only one filter condition reads its mark,
- * as in WHERE x IN (…) and WHERE [NOT] EXISTS (…).
+ * semi.c - turns a mark join into a semi or anti join if nothing but one filter condition reads its
+ * mark, as in WHERE x IN (…) and WHERE [NOT] EXISTS (…).
  *
  * Invariant: NOT IN stays a mark join if its mark may be NULL. A row whose mark is NULL does not
  * pass the filter, but it would pass an anti join.

@@ -207,7 +207,7 @@ static row_demand below_distinct(rule_ctx *r, const rel *x, row_demand d) {
     return d.top_n.n == 1 ? d : one_of_each(r, x->left, d);
 }
 
-/* Adds to the keys the largest parts of x that read only one side of a join. */
+/* Adds to the keys the largest parts of x that read only columns of `side`, one input of a join. */
 static void add_parts(rule_ctx *r, row_demand *d, expr *x, const id_set *side) {
     if (expr_only_in(x, side)) {
         add_key(r, d, x);
