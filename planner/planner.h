@@ -28,7 +28,7 @@ typedef struct plan_env {
     void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
     /* Evaluates a constant expression. Returns non-zero if only the run can evaluate it. */
     int (*constant)(void *ctx, const expr *x, arena *a, value *out);
-    /* NULL: the planner assumes 4.2 bytes per token. */
+    /* Counts the tokens of a text. NULL: the planner assumes 4.2 bytes per token. */
     double (*count_tokens)(void *ctx, str text);
     /* Returns the fraction of a call's answers that equal the literal, in earlier runs or in a
      * sample; negative: unknown. */
@@ -86,7 +86,7 @@ typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
 /* Where an ordered scan returns the rows with NULL in the first column of the scan's order. An
  * index sorts NULL lowest. */
 typedef enum scan_nulls {
-    NULLS_BY_KEY,  /* in the index's order */
+    NULLS_BY_KEY,  /* where the index's order has them */
     NULLS_NOWHERE, /* the scan does not return these rows */
     NULLS_BEFORE,  /* before all other rows */
     NULLS_AFTER    /* after all other rows */
@@ -194,8 +194,8 @@ typedef struct plan_stage {
     int *filter_numbers;             /* [nfilters] */
 } plan_stage;
 
-/* Which of the rows that pass a pipeline's filters the nodes above need. The run asks about fewer
- * rows by it. A part is unused if its first member is 0 or NULL. The slots of expressions are the
+/* Which of the rows that pass a pipeline's filters the nodes above need. The run then asks about
+ * fewer rows. A part is unused if its first member is 0 or NULL. The slots of expressions are the
  * base's, unless stated otherwise. */
 typedef struct plan_demand {
     int64_t limit_hint; /* a LIMIT above needs about this many rows */
@@ -228,7 +228,7 @@ typedef struct plan_agg {
     agg_kind kind;
     bool distinct;
     expr *arg;       /* NULL: count(*) */
-    expr *separator; /* of group_concat(); NULL: none is written */
+    expr *separator; /* of group_concat(); NULL: not given */
     expr *filter;    /* NULL: all rows */
     int nkeys;
     sort_key *keys;

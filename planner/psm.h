@@ -6,8 +6,8 @@
  * model keeps the KV state of a prefix, so a prefix shared with an earlier row is not computed
  * again. Example with two rows:
  *
- *   review, title   "review: good | title: Brazil"    "review: bad | title: Brazil"    shared: nothing
- *   title, review   "title: Brazil | review: good"    "title: Brazil | review: bad"    shared: title
+ *   review, title   "review: good | title: Brazil"  "review: bad | title: Brazil"  shared: nothing
+ *   title, review   "title: Brazil | review: good"  "title: Brazil | review: bad"  shared: title
  *
  * Idea: rows that agree on a set of fields form a group, whatever the order of these fields. So the
  * m! orders of m fields collapse to 2^m sets of fields, and dynamic programming over this lattice
@@ -61,11 +61,11 @@ typedef struct psm_input {
 
 typedef struct psm_options {
     psm_strategy strategy;
-    const uint8_t *given_order; /* [nfields] the order for all rows; NULL: by the strategy */
+    const uint8_t *given_order; /* [nfields] the order for all rows; NULL: the strategy decides */
     bool one_order;             /* all rows must have the same order; the solver finds the best */
-    uint64_t work_limit;       /* budget of the first lattice in row visits; 0: at most 200 a row */
-    bool bound;                /* also compute psm_result.bound */
-    const atomic_bool *cancel; /* NULL: not cancellable */
+    uint64_t work_limit;        /* row visits of the first lattice; 0: at most 200 for each row */
+    bool bound;                 /* also compute psm_result.bound */
+    const atomic_bool *cancel;  /* NULL: not cancellable */
 } psm_options;
 
 /* The rows of one field order. */
@@ -81,7 +81,8 @@ typedef struct psm_result {
     uint32_t *row_order;   /* [rows] input rows in the order to send them */
     uint64_t total_units;  /* units of all rows */
     uint64_t shared_units; /* units in prefixes shared with an earlier row of row_order */
-    /* upper bound of the fraction of units that equal cells can share; NAN unless options.bound */
+    /* upper bound of the fraction of units that equal cells can share; NAN unless
+     * psm_options.bound */
     double bound;
     psm_group groups[PSM_MAX_GROUPS]; /* the groups with the most rows, in descending order */
     int ngroups;

@@ -34,7 +34,7 @@ enum {
 
 /* The cheapest chain of each active row of a set, from this set on. Costs are in units. */
 typedef struct stage {
-    uint32_t *group; /* [active] the row's group; NULL: no edge leads to the set */
+    uint32_t *group; /* [active] the row's group; NULL: no chain leads to the set */
     float *rest;     /* [active] cost of the remaining atoms if the row shares none of them */
     float *least;    /* [active] cost of the cheapest chain */
     uint32_t *edge;  /* [active] index of the chain's first edge, or SET_NONE */

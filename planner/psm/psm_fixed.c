@@ -1,5 +1,5 @@
 /*
- * psm_fixed.c - field orders by score, and completion of partial orders.
+ * psm_fixed.c - orders the fields by score, and completes partial orders.
  */
 #include "psm_int.h"
 

@@ -101,8 +101,8 @@ static void merge_refs(cell_ref *v, cell_ref *spare, uint32_t n, uint32_t half) 
     memcpy(v + k, spare + i, sizeof *v * (half - i));
 }
 
-/* Merge sort. Input that is already sorted takes one pass: values whose units are characters are in
- * this order. */
+/* Merge sort; sorted input takes one pass. The values of a column are already sorted if their units
+ * are characters. */
 static void sort_refs(cell_ref *v, cell_ref *spare, uint32_t n) {
     if (n < 2)
         return;
