@@ -22,7 +22,8 @@ typedef struct stmt stmt;
 
 typedef struct db_options {
     const char *path; /* NULL: in memory */
-    bool read_only, must_exist;
+    bool read_only;
+    bool must_exist; /* fail if there is no database at `path`; false: create it */
     const char *model; /* path or name of the default model (--model, KVASIR_MODEL); or NULL */
 } db_options;
 
@@ -80,13 +81,13 @@ enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINE
 
 /* A prefix that prompts share. */
 typedef struct exec_prefix {
-    char text[96]; /* the end of the prefix's text */
+    char text[96]; /* the last bytes of the prefix's text, or all of it if it fits */
     int tokens;
     int fanout; /* number of prompts that begin with the prefix */
     int done;   /* number of these prompts that are answered */
 } exec_prefix;
 
-/* An operator of the plan, in print order. */
+/* An operator of the plan. */
 typedef struct exec_operator {
     char name[48];
     int depth;   /* levels below the root */
@@ -113,7 +114,8 @@ typedef struct exec_progress {
     llm_figures llm;                /* figures of the statement so far */
     llm_memory memory;              /* memory of the running engine session */
     uint64_t answers_kept;          /* answers written to the cache so far */
-    int operator_number, operators; /* LLM#1 of 2 */
+    int operator_number;            /* number of the running LLM operator, from 1 */
+    int operators;                  /* number of LLM operators in the plan */
     char field_order[160];
     char last_answer[80], last_input[80];
     bool paused;
@@ -122,11 +124,12 @@ typedef struct exec_progress {
     uint8_t shared[EXEC_SHARED];
     int nshared;
     /* Only while watched (stmt_watch): */
-    exec_prefix prefixes[EXEC_PREFIXES]; /* those shared by the most prompts first */
+    exec_prefix prefixes[EXEC_PREFIXES]; /* prefixes shared by the most prompts, these first */
     int nprefixes;
-    exec_operator operator_rows[EXEC_OPERATORS];
+    exec_operator operator_rows[EXEC_OPERATORS]; /* in the order of EXPLAIN */
     int noperators;
-    uint64_t disk_bytes, disk_budget_bytes; /* of the cache */
+    uint64_t disk_bytes;        /* size of the cache on disk */
+    uint64_t disk_budget_bytes; /* maximum size of the cache on disk */
     /* After stmt_compare: */
     exec_baseline baselines[EXEC_BASELINES];
     int nbaselines;
@@ -134,8 +137,8 @@ typedef struct exec_progress {
 
 /* The estimated cost of running a statement; all zero if it calls no model. */
 typedef struct exec_estimate {
-    double cost_ms, distinct_inputs, computed_tokens; /* estimates */
-    exec_baseline strategies[EXEC_BASELINES];         /* counted: what each would compute */
+    double cost_ms, distinct_inputs, computed_tokens; /* the planner's estimates */
+    exec_baseline strategies[EXEC_BASELINES];         /* exact token counts, if requested */
     int nstrategies;
 } exec_estimate;
 
@@ -165,22 +168,22 @@ void stmt_summary(const stmt *s, exec_summary *out);
  * stmt_free. */
 workmem *stmt_workmem(stmt *s);
 
-/* Whether a transaction is open, and whether only ROLLBACK is allowed in it (for the prompt). */
-bool db_in_transaction(const db *d);
-bool db_transaction_failed(const db *d);
+bool db_in_transaction(const db *d);     /* whether BEGIN has opened a transaction */
+bool db_transaction_failed(const db *d); /* whether only ROLLBACK is allowed in it */
 const char *db_path(const db *d);
 
 /* An object of the database, for completion, .tables and .dump. */
 typedef struct db_object {
-    const char *kind;       /* "table", "view", "index", "model", "system" */
-    const char *name, *sql; /* sql: the CREATE statement; "" for system tables */
-    const char *table;      /* an index's table; else NULL */
+    const char *kind; /* "table", "view", "index", "model", "system" */
+    const char *name;
+    const char *sql;   /* the CREATE statement; "" for system tables */
+    const char *table; /* the table that an index belongs to; NULL for other objects */
     int ncolumns;
     const char **columns;
     value_type *types;
 } db_object;
-/* Lists all objects, allocated in `a`, as the open transaction sees them, or a new one if none is
- * open. */
+/* Lists all objects, allocated in `a`, as the open transaction sees them; if none is open, as a
+ * new transaction does. */
 int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
 const settings *db_settings(const db *d); /* as of the last finished statement */
 

@@ -31,8 +31,8 @@ void fact_put(exec_ctx *ctx, str key, str bytes) {
     if (d->active || d->txn || store_is_read_only(d->store))
         return;
     int status = put(d, key, bytes, &e);
-    if (status &&
-        status != ERR_BUSY) /* busy: another process writes, and the fact will be learned again */
+    /* ERR_BUSY: another process writes; a later statement will learn the fact again */
+    if (status && status != ERR_BUSY)
         exec_notice(ctx, "cannot store what was learned about the calls: %s", e.message);
 }
 

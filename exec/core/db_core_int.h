@@ -17,16 +17,16 @@ struct db {
     char *model_override;  /* db_options.model; or NULL */
     struct models *models; /* the open engines (llm/models.c); NULL: none yet */
     str *variables;        /* name, value, name, value, …; on the heap */
-    int nvariables;
+    int nvariables;        /* number of name-value pairs */
 
     txn *txn; /* BEGIN's transaction, from its first statement on; else NULL */
     /* the running statement's transaction: `txn` or its own; else NULL */
     txn *active;
-    atomic_bool in_transaction; /* after BEGIN */
+    atomic_bool in_transaction; /* BEGIN was run, and neither COMMIT nor ROLLBACK since */
     atomic_bool failed;         /* the transaction failed: only ROLLBACK is allowed */
 
     worker worker;
-    spin caller_spin;         /* of stmt_next */
+    spin caller_spin;         /* polling time of stmt_next */
     stmt *spare;              /* a finished statement, for reuse of its memory */
     bool cache_warning_shown; /* the user was told that nothing is written to the cache */
 };
@@ -35,7 +35,7 @@ struct db {
  * write transaction of its own. Does nothing in a read-only database, inside a transaction, or
  * while another process writes. Other failures, such as a full disk, become a notice. */
 void fact_put(exec_ctx *ctx, str key, str bytes);
-/* Reads a fact, copied into `a`; *found = false: there is none. */
+/* Reads the fact stored under `key`, copied into `a`. Sets *found to false if there is none. */
 int fact_get(db *d, str key, arena *a, str *out, bool *found, err *e);
 
 #endif

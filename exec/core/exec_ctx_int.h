@@ -30,8 +30,8 @@ typedef struct working_rows {
 
 /* Rows that live as long as the plan and that any operator may read. */
 typedef struct kept_rows {
-    rowset **ready;        /* [plan.nnodes] a subtree's rows, read by the snapshot; or NULL */
-    rowset **shared;       /* [plan.nshared] a shared node's rows; NULL until its first use */
+    rowset **ready;        /* [plan.nnodes] rows of the node's subtree, if the snapshot read it; else NULL */
+    rowset **shared;       /* [plan.nshared] rows of a shared node; NULL until its first use */
     working_rows *working; /* by recursion number (op_recursive.c) */
 } kept_rows;
 
@@ -40,7 +40,8 @@ typedef struct run_counts {
     uint64_t *rows_out;  /* [plan.nnodes] rows that each node returned; NULL: not counted */
     plan_actual *actual; /* [plan.nnodes] for EXPLAIN ANALYZE and (TOKENS), set when operators
                           * close; NULL: not measured */
-    bool adds_rounds;    /* operators being closed ran one round of a recursion: add their rows */
+    bool adds_rounds;    /* true while the operators of a recursion's round are closed: `actual` then
+                          * adds up the rows of all rounds */
     exec_summary summary;
 } run_counts;
 
@@ -48,9 +49,9 @@ struct exec_ctx {
     db *db;
     const sql_stmt *stmt;
     const plan *plan;
-    const op_class *const *classes; /* by plan_kind */
+    const op_class *const *classes; /* the operator of each plan_kind */
     const settings *settings;
-    txn *txn;        /* NULL after the snapshot, outside BEGIN */
+    txn *txn;        /* NULL if the snapshot ended the transaction */
     arena *mem;      /* lives as long as the statement */
     workmem *space;  /* accounts for kept rows; NULL: not accounted */
     bool count_only; /* EXPLAIN (TOKENS): LLM operators count prompts and pass every row */

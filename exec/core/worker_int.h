@@ -13,8 +13,8 @@
 
 /* The polling time of a waiting thread, adapted to how often polling succeeds. */
 typedef struct spin {
-    double longest_ms;
-    unsigned waits;
+    double longest_ms; /* maximum polling time of the next wait */
+    unsigned waits;    /* number of waits so far */
 } spin;
 
 /* Polls the counter until it differs from `seen` or the polling time is up. */
@@ -32,7 +32,7 @@ typedef struct worker {
     void (*job)(void *arg);
     void *arg;
     spin spin;
-    atomic_uint posted; /* number of jobs posted, worker_stop included */
+    atomic_uint posted; /* number of jobs posted so far; worker_stop counts as one */
 } worker;
 
 int worker_start(worker *w, err *e); /* *w is zero-initialised */

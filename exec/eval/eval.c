@@ -99,7 +99,7 @@ static void gather_used(const eval_env *v, const expr *x, const int *rows, int c
         gather_used(v, x->args[k], rows, count, out, let_value);
 }
 
-/* Evaluates x over only the rows rows[0..count) of the input. */
+/* Evaluates x over rows[0..count) of the input only. */
 static int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out) {
     if (count == v->in->rows)
         return eval_any(v, x, out);

@@ -1,8 +1,9 @@
 /*
  * eval_cast.c - evaluates CAST and IN.
  *
- * Invariant: casts have the results and errors of value_cast; the loops for some types here are
- * only faster. IN is NULL if no list value matches and one of the operands is NULL.
+ * Invariant: casts have the results and errors of value_cast (value_assign if expr.exact); for some
+ * types, loops here compute the same faster. IN is NULL if no list value matches and the left
+ * operand or a list value is NULL.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,8 +74,9 @@ static int by_text(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
 }
 
-/* Evaluates IN for a list of at least SORT_FROM constants of the left operand's type: sorts them
- * and does a binary search per row. Returns false for other lists. */
+/* Evaluates IN by sorting the list and a binary search per row. Returns false if the left operand is
+ * neither INTEGER nor TEXT, or the list is not SORT_FROM or more constants, each NULL or of the left
+ * operand's type. Sets *any_null to true if the list has a NULL. */
 static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null,
                       int64_t *out) {
     value_type t = args[0].c.type;

@@ -205,7 +205,7 @@ int eval_function(const eval_env *v, const expr *x, operand *out) {
         return status;
     bool constant = n == 1 && v->in->rows != 1 && !expr_is_volatile(x);
     if (n == 1 && !constant)
-        n = v->in->rows; /* random() has no arguments, but a value for each row */
+        n = v->in->rows; /* random() has no arguments, but a new value in each row */
     value few[8], *row = x->nargs <= 8 ? few : arena_alloc(v->mem, sizeof *row * (size_t)x->nargs);
     call_env c = {.mem = v->mem, .v = v, .x = x};
     operand_new(v, x->type, n, out);

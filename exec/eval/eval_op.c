@@ -13,7 +13,7 @@
 
 /* ---- NULLs ----------------------------------------------------------------------------------- */
 
-/* Makes out NULL in each row where a or b is NULL. There may be no b. */
+/* Makes out NULL in each row where a or b is NULL. `b` may be a null pointer. */
 static void merge_nulls(const eval_env *v, const operand *a, const operand *b, int n,
                         operand *out) {
     if (!a->c.null && (!b || !b->c.null))
@@ -175,7 +175,7 @@ static int negate(const eval_env *v, const expr *x, const operand *a, int n, ope
     return 0;
 }
 
-/* Converts an INTEGER or BOOLEAN operand to REAL, where the other operand is REAL. */
+/* Converts an INTEGER or BOOLEAN operand to REAL, because the other operand is REAL. */
 static void to_real(const eval_env *v, operand *a, int n) {
     if (a->c.type == TYPE_REAL)
         return;

@@ -33,14 +33,14 @@ int eval_error(const eval_env *v, const expr *x, err_code code, const char *form
     BASE_PRINTF(4, 5);
 
 void operand_null(const eval_env *v, value_type type, operand *out);
-bool operand_is_null(const operand *a); /* whether it is a constant NULL */
-/* Makes a column for n rows: cells are not initialised, and no row is NULL. */
+bool operand_is_null(const operand *a); /* whether `a` is a constant NULL */
+/* Makes a column for n rows, whose cells are not initialised; no row is NULL. */
 void operand_new(const eval_env *v, value_type type, int n, operand *out);
 void operand_set_null(const eval_env *v, operand *o, int n, int row);
 static inline bool operand_null_at(const operand *a, int row) {
     return a->c.null != NULL && a->c.null[row * a->step] != 0;
 }
-/* Sets a row to a value of the operand's type that is not NULL. */
+/* Sets a row to v, which is not NULL and has the operand's type. */
 static inline void operand_set(operand *o, int row, value v) {
     if (type_is_text(o->c.type))
         o->c.s[row] = v.s;

@@ -9,7 +9,7 @@
 
 #include "eval_parts_int.h"
 
-enum { TEXT_LIMIT = 1 << 30 }; /* bytes of a result */
+enum { TEXT_LIMIT = 1 << 30 }; /* maximum size of a result, in bytes */
 
 static int text_result(value *out, str s) {
     *out = value_text(s);
@@ -189,8 +189,8 @@ static int fn_concat_ws(const call_env *c, const value *args, value *out) {
     return 0;
 }
 
-/* Returns the length in bytes of the first n characters. If n < 0, of all characters but the last
- * -n. */
+/* Returns the length in bytes of the first n characters. A negative n means all characters except
+ * the last -n. */
 static size_t cut_at(str s, int64_t n) {
     if (n < 0)
         n = BASE_MAX(0, (int64_t)utf8_length(s) + BASE_MAX(n, -INT64_MAX / 2));
@@ -317,9 +317,10 @@ const size_t text_function_count = BASE_COUNT(text_functions);
 /* ---- LIKE, ILIKE, GLOB ----------------------------------------------------------------------- */
 
 typedef struct wildcard {
-    char any, one; /* LIKE: '%', '_'; GLOB: '*', '?' */
-    bool sets;     /* GLOB: [a-z], [^x] are wildcards */
-    str escape;    /* the escape character; n = 0: none */
+    char any;   /* matches any number of characters: '%' in LIKE, '*' in GLOB */
+    char one;   /* matches one character: '_' in LIKE, '?' in GLOB */
+    bool sets;  /* [a-z] and [^x] are wildcards too, as in GLOB */
+    str escape; /* the escape character; n = 0: none */
 } wildcard;
 
 /* Whether cp is in the [set] at the start of p; sets *n to the set's length in bytes, or to 0 if it
@@ -367,7 +368,8 @@ static bool match_one(const wildcard *w, str *p, str *s) {
     return same;
 }
 
-/* Whether the pattern's byte is an ASCII literal: bytes are then compared without decoding. */
+/* Whether c, a byte of the pattern, is an ASCII character that matches only itself. Such bytes are
+ * compared without decoding. */
 static bool is_plain(const wildcard *w, char c) {
     return (unsigned char)c < 0x80 && c != w->any && c != w->one && !(w->sets && c == '[') &&
            (w->escape.n == 0 || c != w->escape.p[0]);

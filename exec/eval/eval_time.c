@@ -1,9 +1,9 @@
 /*
  * eval_time.c - date and time functions as in sqlite: values as ISO 8601 text, modifiers, strftime.
  *
- * Invariant: results are within the years 0000 to 9999. Text that is not a time, an unknown
- * modifier or a result out of range is NULL, so that one bad cell does not end a query over a
- * column. Only literals in the statement cause errors.
+ * Invariant: results are within the years 0000 to 9999. If a text is not a time, a modifier
+ * is unknown or the result is out of range, the result is NULL, so that one bad cell does not end a
+ * query over a column. Only literals in the statement cause errors.
  */
 #include <ctype.h>
 #include <math.h>
@@ -21,11 +21,12 @@
 #define LAST_MS INT64_C(464269060799999)       /* 9999-12-31 23:59:59.999 */
 
 typedef struct moment {
-    /* Julian day in milliseconds: since noon UTC, 24 November 4714 BC (proleptic Gregorian). */
+    /* Julian day times DAY_MS: the milliseconds since noon UTC on 24 November 4714 BC (proleptic
+     * Gregorian). */
     int64_t jd_ms;
-    /* Given as a number (in `number`), which 'unixepoch' and 'auto' may reinterpret. */
+    /* The time was given as a number, which the modifiers 'unixepoch' and 'auto' may reinterpret. */
     bool is_number;
-    double number;
+    double number; /* the number as given, if is_number */
     bool subsecond; /* print milliseconds */
 } moment;
 
@@ -61,8 +62,8 @@ static void civil_of(int64_t jd_ms, civil *c) {
 
 /* ---- reading a time -------------------------------------------------------------------------- */
 
-/* Reads a number of exactly `digits` digits and advances *p. False: there is none, or it is not
- * within [low, high]. */
+/* Reads a number of exactly `digits` digits and advances *p. Returns false if there is none, or if
+ * it is not within [low, high]. */
 static bool read_digits(const char **p, int digits, int low, int high, int *out) {
     int n = 0;
     for (int k = 0; k < digits; k++) {
@@ -96,7 +97,8 @@ static bool read_clock(const char **p, int64_t *ms, bool *fraction) {
     return true;
 }
 
-/* Reads an optional Z, +HH:MM or -HH:MM to the end of the text; *shift is added to get UTC. */
+/* Reads an optional Z, +HH:MM or -HH:MM to the end of the text. Sets *shift to the milliseconds to
+ * add to get UTC. */
 static bool read_zone(const char *p, int64_t *shift) {
     int h, m;
     *shift = 0;
@@ -182,7 +184,7 @@ static int64_t local_offset_ms(int64_t utc_jd_ms) {
 
 static bool to_utc(moment *m) {
     int64_t guess = m->jd_ms - local_offset_ms(m->jd_ms);
-    /* the offset at the UTC time `guess`, not the offset at the local time taken as UTC */
+    /* takes the offset at the UTC time `guess`, not at the local time read as UTC */
     m->jd_ms -= local_offset_ms(guess);
     return true;
 }
@@ -205,8 +207,8 @@ static void add_months(moment *m, double months) {
 static bool add_units(moment *m, double n, const char *unit) {
     static const struct {
         const char *name;
-        double ms; /* 0: months */
-        int months;
+        double ms;  /* length of the unit; 0: the unit is a number of months */
+        int months; /* number of months in the unit, or 0 */
     } units[] = {{"second", 1000, 0},  {"minute", 60000, 0}, {"hour", 3600000, 0},
                  {"day", 86400000, 0}, {"month", 0, 1},      {"year", 0, 12}};
     size_t len = strlen(unit);
@@ -278,7 +280,7 @@ static bool modify_weekday(moment *m, const char *digit) {
     return true;
 }
 
-/* Applies a modifier. `first`: it directly follows the time. */
+/* Applies a modifier. `first`: the modifier is the first after the time. */
 static bool modify(moment *m, const char *text, bool first) {
     bool is_unix = strcasecmp(text, "unixepoch") == 0, is_auto = strcasecmp(text, "auto") == 0;
     if (is_unix || is_auto || strcasecmp(text, "julianday") == 0) {
@@ -390,7 +392,7 @@ static bool format_number(char f, const moment *m, const civil *c, buf *b) {
     }
 }
 
-/* Appends the strftime field with letter f. False: no field has this letter. */
+/* Appends the strftime field with letter f. Returns false if no field has this letter. */
 static bool format_field(char f, const moment *m, const civil *c, buf *b) {
     char number[32];
     int64_t before_1970 = m->jd_ms < UNIX_EPOCH_MS ? 999 : 0;
@@ -438,8 +440,8 @@ static bool is_modifier(value modifier) {
     return false;
 }
 
-/* For arguments, from args[first] on, that are not a moment: sets the result to NULL, as in
- * sqlite3. Returns an error if a literal among them is not a time or not a modifier. */
+/* Called if the arguments from args[first] on are not a moment. Sets the result to NULL, as in
+ * sqlite3, but returns an error if a literal among them is not a time or not a modifier. */
 static int no_moment(const call_env *c, const value *args, int first, value *out) {
     *out = value_null();
     moment m;

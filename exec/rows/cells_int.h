@@ -16,7 +16,7 @@ static inline size_t cell_bytes(value_type t) {
     return type_is_text(t) ? sizeof(str) : sizeof(int64_t);
 }
 
-/* Also true for every row of a column of type NULL. */
+/* Whether a cell is NULL. In a column of type NULL every cell is. */
 static inline bool cell_is_null(const column *c, int row) {
     return c->type == TYPE_NULL || column_is_null(c, row);
 }
@@ -29,7 +29,7 @@ static inline bool row_has_null(const column *cols, int n, int row) {
     return false;
 }
 
-/* Compares two cells of one type, neither of them NULL: negative, 0 or positive. */
+/* Compares two cells of the same type, neither of them NULL: negative, 0 or positive. */
 static inline int cell_compare(const column *a, int i, const column *b, int j) {
     if (type_is_text(a->type))
         return str_compare(a->s[i], b->s[j]);

@@ -1,9 +1,9 @@
 /*
  * hash_table_int.h - a hash table of rows: GROUP BY, DISTINCT, joins, set operations, partitions.
  *
- * Each distinct combination of key cells is an entry 0, 1, 2, … in order of first appearance; the
- * keys of entry k are row k of hash_table_keys(). Keys are columns of fixed types; they are
- * compared only if their hashes are equal. Ownership: the caller of hash_table_new frees the table.
+ * Each distinct combination of key cells is an entry. Entries are numbered 0, 1, 2, … in order of
+ * first appearance; the keys of entry k are row k of hash_table_keys(). Keys are columns of fixed
+ * types; they are compared only if their hashes are equal. Ownership: the caller of hash_table_new frees the table.
  */
 #ifndef KVASIR_HASH_TABLE_INT_H
 #define KVASIR_HASH_TABLE_INT_H
@@ -14,8 +14,8 @@ typedef struct hash_table hash_table;
 
 hash_table *hash_table_new(const exec_ctx *ctx, const value_type *types, int nkeys);
 void hash_table_free(hash_table *h); /* NULL is fine */
-/* Sets entries[k] to the entry of row k's keys, which is added if absent. NULL equals NULL. rows <=
- * BATCH_ROWS. ERR_FULL, ERR_LIMIT. */
+/* Sets entries[k] to the entry of row k's keys, which is added if absent. NULL equals NULL. `rows`
+ * is at most BATCH_ROWS. ERR_FULL, ERR_LIMIT. */
 int hash_table_add(hash_table *h, const column *keys, int rows, uint32_t *entries, err *e);
 /* As hash_table_add; sets new_rows[0..*count) to the rows that added an entry, ascending. */
 int hash_table_add_new(hash_table *h, const column *keys, int rows, int *new_rows, int *count,

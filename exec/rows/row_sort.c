@@ -34,8 +34,7 @@ static uint64_t ordered_bits(const column *c, int row) {
     }
 }
 
-/* Returns a number that grows in sort order; the key's direction and the place of NULLs are
- * included. */
+/* Returns a number that grows in the key's sort order, with its direction and its place of NULLs. */
 static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
     if (cell_is_null(c, row))
         return k->nulls_first ? 0 : UINT64_MAX;
@@ -132,7 +131,7 @@ static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items
         for (int64_t at = 0; at < n && status == 0; at += 2 * width) {
             int64_t na = BASE_MIN(width, n - at), nb = BASE_MIN(width, n - at - na);
             if (nb == 0 || !sort_before(s, from[at + na], from[at + na - 1]))
-                memcpy(to + at, from + at, sizeof *to * (size_t)(na + nb)); /* in order already */
+                memcpy(to + at, from + at, sizeof *to * (size_t)(na + nb)); /* already sorted */
             else
                 status = merge(ctx, s, from + at, na, from + at + na, nb, to + at, e);
         }

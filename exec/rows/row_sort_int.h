@@ -36,7 +36,7 @@ typedef struct sort_item {
 uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row);
 /* Whether a comes before b: by the keys, then by row number. */
 bool sort_before(const sort_order *s, sort_item a, sort_item b);
-bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* whether their keys are equal */
+bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* whether the keys are equal */
 
 /* ---- the rows to sort (sort_buffer.c) -------------------------------------------------------- */
 
@@ -44,13 +44,13 @@ typedef struct sort_buffer sort_buffer;
 
 /* Which rows a sort_buffer keeps. The arrays must live longer than the sort_buffer. */
 typedef struct sort_spec {
-    int64_t limit;  /* number of rows to keep of each group; 0: all rows */
+    int64_t limit;  /* maximum number of rows to keep of each group; 0: all rows */
     bool with_ties; /* also keep rows with the same keys as the last row within the limit */
-    int ncols;      /* columns of the rows */
-    const value_type *types; /* of these columns */
+    int ncols;      /* number of columns of a row */
+    const value_type *types; /* [ncols] types of the columns */
     const sort_key *by;
     int nkeys;
-    int nsame;  /* leading keys that are equal within a group */
+    int nsame;  /* number of leading keys that are equal in all rows of a group */
     int ngroup; /* number of group columns; 0: all rows are one group */
     const value_type *group_types;
 } sort_spec;

@@ -24,7 +24,7 @@ struct rowset {
     int64_t rows;
     batch **batches;
     int nbatches, batches_cap;
-    int capacity; /* of the last batch */
+    int capacity; /* maximum number of rows in the last batch */
 };
 
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols) {
@@ -57,8 +57,8 @@ static batch *last_batch(const rowset *r) {
     return r->nbatches ? r->batches[r->nbatches - 1] : NULL;
 }
 
-/* Returns a batch with room for at least one more row. A batch that this allocates or enlarges gets
- * room for `more` rows, but at most BATCH_ROWS. */
+/* Returns the last batch, with room for at least one more row. If it must be enlarged or a new batch
+ * allocated, makes room for at least `more` rows, limited to BATCH_ROWS in the batch. */
 static batch *make_room(rowset *r, int more) {
     batch *b = last_batch(r);
     if (b && b->rows < r->capacity)
@@ -84,8 +84,9 @@ static batch *make_room(rowset *r, int more) {
 
 static void append_nulls(rowset *r, column *to, int at, const column *from, int start, int count) {
     bool all = from->type == TYPE_NULL;
+    /* no cell to append is NULL, and to->null is already zero after the last row */
     if (!all && !from->null)
-        return; /* null bytes after the last row are zero */
+        return;
     if (!to->null)
         to->null = arena_zalloc(r->mem, (size_t)r->capacity);
     if (all)

@@ -2,7 +2,7 @@
  * sort_buffer.c - keeps the rows of a sort or a window with their sort keys: all rows, or only the
  * first `limit` of each group (top-N).
  *
- *   groups  {items, n} by entry of `table`; only one if the spec has no group columns
+ *   groups  {items, n} by entry of `table`; a single group if the spec has no group columns
  *   items   {prefix, row} of the kept rows. Once there are `limit` items, these are a heap with the
  *           last row in sort order on top. With ties, all other rows with the same keys as that
  *           last row follow.
@@ -32,9 +32,9 @@ struct sort_buffer {
     hash_table *table; /* NULL: one group */
     arena *mem;        /* groups and their items, spilling */
     sort_group *groups;
-    size_t ngroups; /* allocated */
-    int64_t kept;   /* items in all groups */
-    uint32_t entries[BATCH_ROWS];
+    size_t ngroups; /* allocated length of `groups` */
+    int64_t kept;   /* number of items in all groups */
+    uint32_t entries[BATCH_ROWS]; /* the group of each row of the batch being added */
 };
 
 sort_buffer *sort_buffer_new(const exec_ctx *ctx, const sort_spec *spec) {
