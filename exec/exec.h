@@ -23,7 +23,7 @@ typedef struct stmt stmt;
 typedef struct db_options {
     const char *path; /* NULL: in memory */
     bool read_only;
-    bool must_exist; /* fail if there is no database at `path`; false: create it */
+    bool must_exist;   /* fail if there is no database at `path`; false: create it */
     const char *model; /* path or name of the default model (--model, KVASIR_MODEL); or NULL */
 } db_options;
 
@@ -108,14 +108,14 @@ typedef struct exec_progress {
     char phase[32]; /* "reading", "ordering", "starting the model", "model", … */
     /* expected number of distinct inputs of the running LLM operator */
     uint64_t rows_total;
-    uint64_t rows_done;             /* number of these inputs that are answered */
-    double seconds;                 /* since the statement started */
-    double llm_seconds;             /* time in the running LLM operator */
-    llm_figures llm;                /* figures of the statement so far */
-    llm_memory memory;              /* memory of the running engine session */
-    uint64_t answers_kept;          /* answers written to the cache so far */
-    int operator_number;            /* number of the running LLM operator, from 1 */
-    int operators;                  /* number of LLM operators in the plan */
+    uint64_t rows_done;    /* number of these inputs that are answered */
+    double seconds;        /* since the statement started */
+    double llm_seconds;    /* time in the running LLM operator */
+    llm_figures llm;       /* figures of the statement so far */
+    llm_memory memory;     /* memory of the running engine session */
+    uint64_t answers_kept; /* answers written to the cache so far */
+    int operator_number;   /* number of the running LLM operator, from 1 */
+    int operators;         /* number of LLM operators in the plan */
     char field_order[160];
     char last_answer[80], last_input[80];
     bool paused;

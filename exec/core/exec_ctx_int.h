@@ -30,9 +30,9 @@ typedef struct working_rows {
 
 /* Rows that live as long as the plan and that any operator may read. */
 typedef struct kept_rows {
-    rowset **ready;        /* [plan.nnodes] rows of the node's subtree, if the snapshot read it; else NULL */
+    rowset **ready;        /* [plan.nnodes] a node's rows, if the snapshot read them; else NULL */
     rowset **shared;       /* [plan.nshared] rows of a shared node; NULL until its first use */
-    working_rows *working; /* by recursion number (op_recursive.c) */
+    working_rows *working; /* [recursion number], see op_recursive.c */
 } kept_rows;
 
 /* Counters of a run. */
@@ -40,8 +40,9 @@ typedef struct run_counts {
     uint64_t *rows_out;  /* [plan.nnodes] rows that each node returned; NULL: not counted */
     plan_actual *actual; /* [plan.nnodes] for EXPLAIN ANALYZE and (TOKENS), set when operators
                           * close; NULL: not measured */
-    bool adds_rounds;    /* true while the operators of a recursion's round are closed: `actual` then
-                          * adds up the rows of all rounds */
+    /* the operators being closed ran one round of a recursion: `actual` adds up the rows of all
+     * rounds */
+    bool adds_rounds;
     exec_summary summary;
 } run_counts;
 

@@ -28,9 +28,9 @@ static inline void short_pause(void) {
 }
 
 /* Waking a sleeping thread takes 1 us on bare metal and about 40 us in a virtual machine.
- * SPIN_MAX_MS is longer than that: if both threads polled for a shorter time, each would always find
- * the other asleep. On a busy machine the other thread may be waiting for the core on which this
- * thread polls. So the polling time shrinks while polling fails, and is reset every SPIN_RETRY
+ * SPIN_MAX_MS is longer than that: if both threads polled for a shorter time, each would always
+ * find the other asleep. On a busy machine the other thread may be waiting for the core on which
+ * this thread polls. So the polling time shrinks while polling fails, and is reset every SPIN_RETRY
  * waits. */
 static const double SPIN_MAX_MS = .2, SPIN_MIN_MS = .001;
 enum { SPIN_RETRY = 64, PAUSES_PER_CLOCK_READ = 16 };

@@ -74,9 +74,9 @@ static int by_text(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
 }
 
-/* Evaluates IN by sorting the list and a binary search per row. Returns false if the left operand is
- * neither INTEGER nor TEXT, or the list is not SORT_FROM or more constants, each NULL or of the left
- * operand's type. Sets *any_null to true if the list has a NULL. */
+/* Evaluates IN by sorting the list and a binary search per row. Returns false if the left operand
+ * is neither INTEGER nor TEXT, or the list is not SORT_FROM or more constants, each NULL or of the
+ * left operand's type. Sets *any_null to true if the list has a NULL. */
 static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null,
                       int64_t *out) {
     value_type t = args[0].c.type;

@@ -24,9 +24,10 @@ typedef struct moment {
     /* Julian day times DAY_MS: the milliseconds since noon UTC on 24 November 4714 BC (proleptic
      * Gregorian). */
     int64_t jd_ms;
-    /* The time was given as a number, which the modifiers 'unixepoch' and 'auto' may reinterpret. */
+    /* The time was given as a number, which the modifiers 'unixepoch' and 'auto' may
+     * reinterpret. */
     bool is_number;
-    double number; /* the number as given, if is_number */
+    double number;  /* the number as given, if is_number */
     bool subsecond; /* print milliseconds */
 } moment;
 

@@ -24,10 +24,10 @@ struct agg {
     const plan_agg *plan;
     value_type arg_type;
     agg_cell *cells;
-    uint32_t ncells;      /* allocated */
-    hash_table *distinct; /* (group, value) */
+    uint32_t ncells;      /* allocated length of `cells` */
+    hash_table *distinct; /* DISTINCT: the (group, value) pairs so far; else NULL */
     int *new_rows;        /* scratch of choose_rows */
-    int *rows;            /* the rows of the batch to aggregate */
+    int *rows;            /* numbers of the rows of the current batch to aggregate */
     str separator;
     bool separator_known;
     rowset *kept; /* NULL if there is no ORDER BY, or after its texts were joined */
@@ -207,7 +207,8 @@ static void group_numbers(const agg *a, const uint32_t *groups, int count, arena
         out->i[k] = groups[a->rows[k]];
 }
 
-/* For ORDER BY: keeps texts and sort keys, which join_kept joins when the input has ended. */
+/* For ORDER BY: keeps the texts with their groups and sort keys. join_kept joins the texts when the
+ * input has ended. */
 static int keep_texts(agg *a, const batch *in, const column *c, const uint32_t *groups, int count,
                       arena *pass, err *e) {
     int n = a->plan->nkeys, status = 0;
@@ -275,7 +276,7 @@ static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena 
     return status;
 }
 
-/* Evaluates the separator, a constant, once. */
+/* Evaluates the separator, which is constant, once. */
 static int read_separator(agg *a, err *e) {
     value v = value_text(STR(","));
     int status = 0;

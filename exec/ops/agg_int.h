@@ -12,20 +12,23 @@ typedef struct agg agg;
 
 /* The state of an aggregate over one group; the member of the union depends on the kind. */
 typedef struct agg_cell {
-    int64_t count; /* values added */
+    int64_t count; /* number of values added; FIRST: -1 if the first value is NULL */
     union {
-        __int128 sum;
+        __int128 sum; /* SUM, AVG of INTEGER */
         struct {
             double sum, carry;
-        } real;
+        } real; /* SUM, AVG of REAL */
         struct {
-            double mean, squares; /* squares: the sum of squared differences from the mean */
-        } spread;
-        int64_t i;
-        double r;
+            double mean;
+            double squares; /* the sum of squared differences from the mean */
+        } spread;           /* STDDEV */
+        int64_t i;          /* MIN, MAX, FIRST; in window_agg.c the position of the MIN or MAX */
+        double r;           /* MIN, MAX, FIRST of REAL */
         struct {
-            char *p; /* GROUP_CONCAT, text MIN, MAX, FIRST; MEDIAN: all values, as doubles */
-            size_t n, cap;
+            /* GROUP_CONCAT: the text so far; MIN, MAX, FIRST of TEXT or BLOB: the value; MEDIAN:
+             * all values, as doubles */
+            char *p;
+            size_t n, cap; /* in bytes */
         } text;
     };
 } agg_cell;
@@ -58,10 +61,10 @@ int agg_cell_number(agg_kind kind, value_type arg_type, const agg_cell *c, value
 
 agg *agg_new(const exec_ctx *ctx, const plan_agg *plan, arena *mem);
 void agg_free(agg *a); /* NULL is fine */
-/* Adds the rows of `in`; groups[k] < ngroups is row k's group. `pass` is for scratch memory. */
+/* Adds the rows of `in`; groups[k] < ngroups is row k's group. `pass` provides scratch memory. */
 int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass, err *e);
-/* Sets *out to the results of groups first … first + count - 1, in `pass`. Their texts live as long
- * as `a`. */
+/* Sets *out, allocated in `pass`, to the results of groups first … first + count - 1. Texts are not
+ * copied and live as long as `a`. */
 int agg_result(agg *a, uint32_t first, int count, arena *pass, column *out, err *e);
 
 #endif

@@ -5,7 +5,7 @@
  *   order[0..count)   row numbers of the right input, sorted by the range's equality columns, if
  *                     any, then by its expression; rows with a NULL in one of these are left out,
  *                     since no comparison with NULL is true
- *   low[k], high[k]   the part of `order` for row k of the current left batch
+ *   low[k], high[k]   order[low[k] .. high[k]) is the range of row k of the current left batch
  *
  * Invariant: every pair that passes the predicate is listed. Ranges only save work: if a value or a
  * bound cannot be computed, all rows are candidates, and evaluating the predicate reports the
@@ -29,11 +29,11 @@ typedef struct range_rows {
 
 struct join_ranges {
     op *o;
-    int n;
-    int64_t nright;
-    bool bounded; /* low and high are set for the current left batch */
+    int n;          /* number of ranges; 0: values could not be computed, all rows are candidates */
+    int64_t nright; /* number of right rows */
+    bool bounded;   /* low and high are set for the current left batch */
     range_rows **ranges;
-    uint32_t *list; /* room for all right rows */
+    uint32_t *list; /* result of join_ranges_list; has room for all right rows */
 };
 
 /* ---- the right input ------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static int64_t move_nulls_last(column *cols, int n, int rows, arena *mem) {
 }
 
 /* Evaluates and sorts the values of the right rows for range `number`. Sets *known to true if all
- * could be computed. */
+ * values could be computed. */
 static int read_values(join_ranges *j, const rowset *right, int number, bool *known, err *e) {
     op *o = j->o;
     const plan_range *p = &o->node->join.ranges[number];
@@ -135,8 +135,8 @@ static int64_t count_below(const range_rows *g, const column *bound, int n, int 
     return low;
 }
 
-/* Cuts the range of left row k to its first p->first right rows (from the high end if p->downward),
- * and the rows equal to the last of these. */
+/* Cuts the range of left row k to its first p->first right rows, counted from the high end if
+ * p->downward. Rows with the same values as the last of these are kept too. */
 static void keep_first(range_rows *g, const plan_range *p, int k) {
     if (p->first <= 0 || g->high[k] - g->low[k] <= p->first)
         return;
@@ -146,8 +146,8 @@ static void keep_first(range_rows *g, const plan_range *p, int k) {
     *(p->downward ? &g->low[k] : &g->high[k]) = end;
 }
 
-/* One end of a range, for each left row. If the range has no bound at this end, it includes all
- * rows with the same equality columns. */
+/* One end of a range, for each left row. If the range has no bound at this end, only the
+ * equality columns limit it. */
 typedef struct range_end {
     column *cols; /* the equality columns, and the bound if there is one */
     int n;
@@ -220,7 +220,8 @@ const uint32_t *join_ranges_list(join_ranges *j, int left, int64_t *n) {
     while (count >> bits)
         bits++;
     *n = j->nright;
-    if (count * bits > j->nright) /* sorting the candidates costs more than trying all rows */
+    /* sorting the candidates would cost more than trying all right rows */
+    if (count * bits > j->nright)
         return NULL;
     for (int64_t at = 0; at < count; at++)
         j->list[at] = (uint32_t)join_ranges_row(j, left, at);

@@ -16,12 +16,13 @@ int join_ranges_new(op *o, const rowset *right, join_ranges **out, err *e);
 void join_ranges_free(join_ranges *j);
 /* Sets the left batch that the next three functions refer to. */
 void join_ranges_bound(join_ranges *j, const batch *in);
-/* Return the number of candidates of left row `left`, and the candidate at index `at`. The
- * candidates are in no order; a right row in several ranges is a candidate once per range. */
+/* Returns the number of candidates of left row `left`. Candidates are in no particular order; a
+ * right row in several ranges is a candidate once per range. */
 int64_t join_ranges_count(const join_ranges *j, int left);
+/* Returns the candidate at index `at`: a row number of the right input. */
 int64_t join_ranges_row(const join_ranges *j, int left, int64_t at);
-/* Returns the *n candidates in the right input's order, each once. NULL: all *n right rows are
- * candidates. Valid until the next call. */
+/* Returns the *n candidates in the right input's order, each once, valid until the next call.
+ * Returns NULL if all *n right rows are to be tried. */
 const uint32_t *join_ranges_list(join_ranges *j, int left, int64_t *n);
 
 #endif

@@ -3,7 +3,8 @@
  * (planner/plan/index_join.c) one input is a table. Its other input is read first, and then only
  * the table rows that have the keys of the other input.
  *
- * Invariant: table rows that are not read match no row, so the join proceeds as if it had read all.
+ * Invariant: table rows that are not read match no row, so the join returns the same as if it had
+ * read the whole table.
  * Estimates may be wrong: when looking up the keys would cost more than reading the whole table,
  * the whole table is read and no more left rows are kept.
  */
@@ -50,7 +51,7 @@ static int rows_of_table(const op *o, uint64_t *all, err *e) {
     return table_row_count(o->ctx->txn, o->node->join.key_scan->scan.table, all, e);
 }
 
-/* Reads the right input first, then the left rows that have its keys. */
+/* Reads the right input first, then the left rows whose keys are in it. */
 static int read_left_by_keys(op *o, join_pairs *p, err *e) {
     uint64_t all;
     int status = p->right ? 0 : read_right(o, p, e);
@@ -93,7 +94,7 @@ static int read_right_of_kept_left(op *o, join_pairs *p, err *e) {
     return status ? status : read_right(o, p, e);
 }
 
-/* Keeps the left rows, reads the right rows that have their keys, then returns the left rows. */
+/* Keeps the left rows, reads the right rows with the same keys, then returns the left rows. */
 static int read_right_by_keys(op *o, join_pairs *p, err *e) {
     int status = 0;
     if (!p->looked_up) {
@@ -116,7 +117,7 @@ static int read_keyed(op *o, join_pairs *p, err *e) {
 
 /* ---- the left input -------------------------------------------------------------------------- */
 
-/* Whether an empty right input makes the join empty, and reading the right input calls no model. */
+/* Whether an empty right input makes the join empty and reading it calls no model. */
 static bool right_decides(const op *o) {
     join_kind kind = o->node->join.kind;
     return (kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI) &&

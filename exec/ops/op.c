@@ -62,7 +62,10 @@ int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
 
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual) {
     plan_actual *a = &ctx->counts.actual[number];
-    if (a->known) { /* the node also ran for the snapshot or another reader: count its rows once */
+    if (a->known) {
+        /* The node has run before. For the snapshot or another reader it returned the same rows,
+         * which count once; in another round of a recursion it returned other rows, which are
+         * added. */
         a->ms += actual->ms;
         a->idle = a->idle && actual->idle;
         a->rows =

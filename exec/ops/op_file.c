@@ -1,5 +1,5 @@
 /*
- * op_file.c - FROM 'f.csv': reads the columns that the query uses of a CSV file, and filters rows.
+ * op_file.c - FROM 'f.csv': reads a CSV file, keeps the columns that the query uses, filters rows.
  *
  * Invariant: every cell is read as the type that the binder chose; a file that no longer fits these
  * types is an error.
@@ -9,7 +9,8 @@
 
 typedef struct file_state {
     csv *file;
-    batch in, wanted;
+    batch in;     /* all columns of the file */
+    batch wanted; /* the columns of `in` that the query uses */
     int rows[BATCH_ROWS];
 } file_state;
 

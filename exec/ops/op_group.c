@@ -41,7 +41,7 @@ static int group_add(op *o, const batch *in, err *e) {
     return status;
 }
 
-/* Whether the query is SELECT COUNT(*) FROM t, without WHERE. */
+/* Whether the node computes SELECT COUNT(*) FROM t, without WHERE. */
 static bool counts_a_table(const op *o) {
     const plan_node *p = o->node, *in = p->left;
     if (p->group.nkeys || o->left->class != &op_scan || in->scan.filter || in->scan.nlow ||

@@ -6,8 +6,8 @@
  *   next[row]      the next right row of the same key, in input order
  *
  * Invariant: a NULL key matches nothing unless the join is null_safe. The mark of a MARK join for
- * IN (mark_null) is NULL if no row matched but a row with a NULL key could have; rows with NULL
- * keys are compared one by one.
+ * IN (mark_null) is NULL if no row matched but a comparison with a NULL key might have been true;
+ * rows with NULL keys are compared one by one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,22 +17,22 @@
 #include "rows/hash_table_int.h"
 
 typedef struct row_chain {
-    int64_t first, last; /* right rows; -1: none */
+    int64_t first, last; /* numbers of right rows; -1: none */
 } row_chain;
 
 typedef struct hash_join_state {
     join_pairs pairs;
     hash_table *table;
-    row_chain *chains;  /* by entry of the table */
-    size_t nchains;     /* allocated */
-    int64_t *next;      /* by right row; -1: it is the last row of its chain */
-    rowset *right_keys; /* the keys of every right row, if the mark can be NULL */
-    int64_t *null_rows; /* right rows with a NULL key, if the mark can be NULL */
-    int64_t nnull;
+    row_chain *chains;  /* [entry of `table`] */
+    size_t nchains;     /* allocated length of `chains` */
+    int64_t *next;      /* [right row] the next row of its chain; -1: none */
+    rowset *right_keys; /* the keys of every right row; NULL if the mark cannot be NULL */
+    int64_t *null_rows; /* right rows with a NULL key; NULL if the mark cannot be NULL */
+    int64_t nnull;      /* number of null_rows */
     column *left_keys;
     uint32_t entries[BATCH_ROWS];
-    int64_t found[BATCH_ROWS];     /* entry of each left row, or -1 */
-    uint8_t left_null[BATCH_ROWS]; /* the left row has a NULL key */
+    int64_t found[BATCH_ROWS];     /* [left row] its entry in `table`, or -1 */
+    uint8_t left_null[BATCH_ROWS]; /* [left row] whether it has a NULL key */
     int left;                      /* current row of the left batch */
     int64_t chain;                 /* the right row to pair the current left row with next, or -1 */
 } hash_join_state;
@@ -140,7 +140,7 @@ static int probe_batch(op *o, err *e) {
     return 0;
 }
 
-/* Whether the keys of two rows are equal, if NULL counts as equal to anything. */
+/* Whether the keys of two rows are equal if NULL is taken as equal to any value. */
 static bool could_match(const op *o, const hash_join_state *s, const value *left, int64_t row) {
     for (int k = 0; k < o->node->join.nkeys; k++) {
         value right = rowset_get(s->right_keys, row, k);

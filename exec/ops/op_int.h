@@ -14,17 +14,17 @@
 
 struct op_class {
     const char *name;
-    size_t state_bytes;         /* size of op.state, zeroed, in op.mem */
-    int (*open)(op *o, err *e); /* after its inputs were opened; may be NULL */
+    size_t state_bytes;         /* size of op.state, which is zeroed and in op.mem */
+    int (*open)(op *o, err *e); /* called after its inputs are open; may be NULL */
     /* *out is NULL on entry, and stays NULL after the last batch. */
     int (*next)(op *o, batch **out, err *e);
     /* Frees what is not in op.mem. Called once, also after errors; may be NULL. */
     void (*close)(op *o);
-    /* Sets *out to all rows. NULL for operators whose rows do not live as long as the plan. */
+    /* Sets *out to all rows. This pointer is NULL if the rows do not live as long as the plan. */
     int (*rows)(op *o, const rowset **out, err *e);
-    bool builds_inputs;  /* the operator builds its inputs itself; op_build does not */
-    bool reports;        /* `close` calls op_report itself */
-    bool counted_before; /* its rows were counted when the snapshot read them */
+    bool builds_inputs;  /* the operator builds its inputs; op_build does not build them */
+    bool reports;        /* `close` calls op_report; op_close does not call it */
+    bool counted_before; /* the snapshot counted the rows when it read them */
 };
 
 struct op {
@@ -34,7 +34,7 @@ struct op {
     op *left, *right;
     arena *mem;  /* lives as long as the operator */
     arena *pass; /* holds the current batch; the operator resets it before the next */
-    batch out;   /* the batch to return, unless the input's batch is returned */
+    batch out;   /* the batch that op_next returns, unless it returns the input's batch */
     void *state;
     plan_actual actual; /* rows and milliseconds so far, counted by op_next */
     bool asked;         /* op_next was called at least once */
@@ -49,19 +49,20 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e);
 int op_next(op *o, batch **out, err *e);
 /* Appends all remaining rows of an operator to `into`. */
 int op_drain(op *o, rowset *into, err *e);
-/* Sets *rows to all rows of an operator, before any op_next. Rows that live as long as the plan are
- * not copied, and *own is NULL. Other rows are copied into *own, which the caller frees. */
+/* Sets *rows to all rows of an operator; called instead of op_next. Rows that live as long as the
+ * plan are not copied, and *own is NULL. Other rows are copied into *own, which the caller must
+ * free. */
 int op_rows(op *o, const rowset **rows, rowset **own, err *e);
 void op_close(op *o); /* closes the whole subtree; NULL is fine */
 /* Adds `actual` to the figures of plan node `number` in ctx->counts.actual. */
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual);
 /* Returns the operator's time without its inputs' time, in milliseconds. */
 double op_own_ms(const op *o);
-/* Whether LLM calls get answers. They do not in EXPLAIN (TOKENS), which only counts calls, and in
- * WARM, which only computes their prompts. */
+/* Whether LLM calls get answers. They do not in EXPLAIN (TOKENS), which only counts prompts, and
+ * in WARM, which computes prompts without answers. */
 bool calls_are_answered(const exec_ctx *ctx);
 /* Whether a join must read its right input even if the left returns no rows. True if the left input
- * calls the model and calls are only counted or warmed: the left rows are then unknown. */
+ * calls the model and calls are not answered: which left rows exist is then unknown. */
 bool right_side_must_drain(const exec_ctx *ctx, const plan_node *join);
 
 /* ---- for operators --------------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ void err_add_row(op *o, expr *const *exprs, int n, const batch *in, int64_t befo
 /* The state of op_rowset, set by op_build: the rows that the snapshot read. */
 typedef struct rowset_state {
     const rowset *rows;
-    int at;
+    int at; /* index of the next batch to return */
 } rowset_state;
 extern const op_class op_rowset;
 

@@ -1,7 +1,7 @@
 /*
  * op_limit.c - LIMIT and OFFSET: over all rows, or over each group of equal partition columns.
  *
- * Invariant: without partitions the input is not read any further once the limit is reached.
+ * Invariant: without partitions no more input is read once the limit is reached.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "storage/containers.h"
 
 typedef struct limit_state {
-    int64_t seen; /* input rows so far */
+    int64_t seen; /* number of input rows so far */
     hash_table *partitions;
-    int64_t *counts; /* input rows so far, by partition */
-    size_t ncounts;  /* allocated */
+    int64_t *counts; /* [partition] number of input rows so far */
+    size_t ncounts;  /* allocated length of `counts` */
     uint32_t entries[BATCH_ROWS];
     int rows[BATCH_ROWS];
 } limit_state;

@@ -13,13 +13,13 @@ enum { ROWS_WORTH_SORTING = 64 };
 typedef struct loop_state {
     join_pairs pairs;
     join_ranges *ranges;  /* NULL: every right row is a candidate */
-    int64_t left_rows;    /* read so far */
+    int64_t left_rows;    /* number of left rows read so far */
     int left;             /* current row of the left batch */
     int64_t right;        /* index of the next candidate */
     bool started;         /* list and nlist are set for the current left row */
     const uint32_t *list; /* candidates of the current left row; NULL: all right rows */
     int64_t nlist;
-    bool unmatched; /* fill_until_match added a pair in the current pass over the left batch */
+    bool unmatched; /* in its current pass over the left batch, fill_until_match added a pair */
 } loop_state;
 
 static int read_left(op *o, loop_state *s, err *e) {
@@ -42,7 +42,8 @@ static int read_left(op *o, loop_state *s, err *e) {
 static void fill_until_match(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
     int64_t nright = rowset_rows(p->right);
-    if (s->ranges) /* a right row may be in several ranges */
+    /* a right row in several ranges is a candidate once per range */
+    if (s->ranges)
         nright *= o->node->join.nranges;
     if (!o->node->join.predicate)
         nright = BASE_MIN(nright, 1);

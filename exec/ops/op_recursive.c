@@ -30,7 +30,8 @@ static bool reads(const plan_node *p, int number) {
     return false;
 }
 
-/* Whether the operators of p, after they ended, return more rows if working rows are added. */
+/* Whether the operators of p, after they have returned all rows, return more once the next round's
+ * working rows are set. */
 static bool can_resume(const plan_node *p, int number) {
     switch (p->kind) {
     case PLAN_WORKING:
@@ -75,7 +76,7 @@ static int recursive_open(op *o, err *e) {
 
 static void close_round(op *o) {
     if (o->right)
-        o->actual.ms -= o->right->actual.ms; /* the round's operators report this time */
+        o->actual.ms -= o->right->actual.ms; /* the round's operators report their own time */
     o->ctx->counts.adds_rounds = true;
     op_close(o->right);
     o->ctx->counts.adds_rounds = false;
@@ -115,8 +116,8 @@ static int start_round(op *o, bool *more, err *e) {
     return status;
 }
 
-/* Sets *out to the rows of `in`; for UNION, without rows that were returned before. Keeps these
- * rows for the next round. *out is NULL if no rows are left. */
+/* Sets *out to the rows of `in`; for UNION, without rows that were returned before. Also adds
+ * these rows to s->next, for the next round. *out is NULL if no rows are left. */
 static int keep_new(op *o, batch *in, batch **out, err *e) {
     recursive_state *s = o->state;
     *out = in;

@@ -1,24 +1,24 @@
 /*
  * op_residual.c - the ON condition of a LEFT JOIN that contains LLM calls. The input is candidate
- * pairs. All pairs of a left row follow each other and have the left row's number in the group
- * slot. Pairs whose predicate is true are returned. A left row without such a pair is returned
- * once, with the right columns NULL.
+ * pairs. All pairs of a left row are adjacent and have the left row's number in column group_slot.
+ * Pairs whose predicate is true are returned. A left row without such a pair is returned once, with
+ * the right columns NULL.
  *
- * Invariant: every left row returns at least one row. The first pair of a left row is kept, across
- * batches, until a pair passes or the next left row begins.
+ * Invariant: every left row returns at least one row. The left row is kept, across batches, until
+ * the next left row begins.
  */
 #include <string.h>
 
 #include "op_int.h"
 
 typedef struct residual_state {
-    rowset *pending; /* one row: the left row with the right columns NULL; or empty */
+    rowset *pending; /* the current left row with the right columns NULL; NULL: no current row */
     bool open;       /* there is a current left row */
-    bool passed;     /* one of its pairs passed */
+    bool passed;     /* a pair of the current left row passed */
     int64_t group;   /* number of the current left row */
     bool input_done;
-    rowset *result;
-    int at;
+    rowset *result; /* output rows of the last input batch */
+    int at;         /* number of batches of `result` returned so far */
 } residual_state;
 
 /* Ends the current left row: adds it with NULLs to the result if none of its pairs passed. */

@@ -1,6 +1,6 @@
 /*
- * op_scan.c - table scan: returns the rows of the whole table, of a range of rowids, or with given
- * keys, and filters them. An index join sets the keys before it reads the first row
+ * op_scan.c - table scan: reads the whole table, a range of rowids or the rows with given keys, and
+ * filters the rows. An index join sets the keys before it reads the first row
  * (op_scan_int.h).
  *
  * Invariant: rows are returned in rowid order: rowids from an index or a list of keys are collected
@@ -12,17 +12,17 @@
 
 typedef struct scan_state {
     table_scan *scan;
-    bool empty;
+    bool empty;        /* no row is left to return */
     value *low, *high; /* values of the bounds */
     rowid_list found;  /* rows found by keys */
     batch in;
     int rows[BATCH_ROWS];
-    bool more; /* an ordered scan reads the range next_low … next_high after the current one */
+    bool more; /* an ordered scan reads the range next_low … next_high after the current range */
     scan_bound next_low, next_high;
 } scan_state;
 
-/* Evaluates bounds, except the bound that takes its values from an IN list. Sets *possible to false
- * if a bound is NULL. */
+/* Evaluates the bounds, except a bound that takes its values from an IN list. Sets *possible to
+ * false if a bound is NULL. */
 static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, value **values,
                        bool *possible, err *e) {
     *values = ARENA_ARRAY(o->mem, value, BASE_MAX(n, 1));
@@ -44,7 +44,7 @@ static int find_rows(scan_state *s, const scan_bound *low, const scan_bound *hig
     return status ? status : scan_rowids(s->scan, &s->found, e);
 }
 
-/* Finds the rows for each value of the IN list, which is set in both bounds. */
+/* Finds the rows for each value of the IN list, by using the value as both bounds. */
 static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err *e) {
     const plan_node *p = o->node;
     scan_state *s = o->state;
@@ -60,8 +60,8 @@ static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err
     return status;
 }
 
-/* Opens a scan in index order. If the query's order has NULLs at the other end than the index, the
- * scan reads two ranges: the NULLs, and all other values. */
+/* Opens a scan in index order. If the query orders NULLs at the other end than the index has them,
+ * the scan reads two ranges: the NULLs, and all other values. */
 static int start_in_order(op *o, scan_spec *spec, scan_bound low, scan_bound high, err *e) {
     scan_state *s = o->state;
     scan_nulls nulls = o->node->scan.nulls;

@@ -8,9 +8,9 @@
 
 extern const op_class op_scan;
 
-/* For a `keyed` scan, before its first op_next: finds the rows with these keys; there is one column
- * of keys per bound. Keys with a NULL match nothing. May be called repeatedly; call op_scan_found
- * after the last call. */
+/* For a `keyed` scan, before its first op_next: finds the rows with the keys keys[k][0 … rows - 1],
+ * where column k is for bound k. Keys with a NULL match nothing. May be called repeatedly; after
+ * the last call, call op_scan_found. */
 int op_scan_keys(op *o, const column *keys, int rows, err *e);
 void op_scan_found(op *o);              /* makes the scan return the rows found */
 size_t op_scan_found_rows(const op *o); /* rows found so far; a row found twice counts twice */

@@ -17,7 +17,8 @@ static int series_next(op *o, batch **out, err *e) {
     arena_reset(o->pass);
     column *to = &o->out.cols[0];
     column_init(to, o->pass, TYPE_INTEGER, count, false);
-    for (int k = 0; k < count; k++) /* unsigned: intermediate results may wrap */
+    /* unsigned, because intermediate results may wrap */
+    for (int k = 0; k < count; k++)
         to->i[k] = (int64_t)((uint64_t)of->first + (uint64_t)(s->at + k) * (uint64_t)of->step);
     o->out.rows = count;
     s->at += count;

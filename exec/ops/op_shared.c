@@ -1,11 +1,11 @@
 /*
- * op_shared.c - a CTE that is used more than once: its first reader computes and keeps its rows, and
- * all readers read the kept rows.
+ * op_shared.c - a CTE that is used more than once: its first reader computes and keeps its rows,
+ * and all readers read the kept rows.
  */
 #include "op_int.h"
 
 typedef struct shared_state {
-    int at;
+    int at; /* number of batches returned so far */
 } shared_state;
 
 static int shared_fill(op *o, rowset **kept, err *e) {
@@ -19,7 +19,7 @@ static int shared_fill(op *o, rowset **kept, err *e) {
     if (status)
         rowset_free(r);
     else
-        *kept = r; /* freed with the statement */
+        *kept = r; /* freed with the plan */
     return status;
 }
 

@@ -14,7 +14,8 @@ typedef struct sort_state {
     sort_buffer *input;
     rowset *rows, *keys; /* taken from `input` after the last row */
     uint32_t *order;
-    int64_t at, count; /* rows returned so far; rows in total */
+    int64_t at;    /* number of rows returned so far */
+    int64_t count; /* number of rows in total */
     bool sorted;
     column *key_cols, *group_cols;
 } sort_state;

@@ -1,7 +1,7 @@
 /*
  * op_values.c - VALUES: rows of constant expressions. SELECT without FROM is one row of no columns.
  *
- * An error in one of several rows names the row.
+ * If there are several rows, an error message has the number of the failing row.
  */
 #include "op_int.h"
 

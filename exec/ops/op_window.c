@@ -25,7 +25,7 @@
 /* The source of an argument: a column of the input, a column of `values`, or a constant. */
 typedef struct window_source {
     enum { FROM_INPUT, FROM_VALUES, FROM_CONSTANT } from;
-    int at;
+    int at; /* number of the column, for FROM_INPUT and FROM_VALUES */
     value constant;
 } window_source;
 
@@ -36,14 +36,14 @@ typedef struct window_state {
     rowset *rows, *keys; /* taken from `input` after the last row */
     rowset *values;
     int nvalues;
-    window_source (*sources)[MAX_ARGS]; /* by function */
+    window_source (*sources)[MAX_ARGS]; /* [function][argument] */
     column *key_cols, *value_cols;
     uint32_t *order;
     int *differs;
     arena *results, *scratch;
     column **columns; /* [function][batch] */
     bool done;
-    int at; /* batches returned so far */
+    int at; /* number of batches returned so far */
 } window_state;
 
 typedef int window_fn(window_part *p, const rel_window *w, const window_arg *args, err *e);
@@ -231,7 +231,7 @@ static int window_open(op *o, err *e) {
     return 0;
 }
 
-/* Sets c to the argument (1 for count(*)) where FILTER is true, and to NULL elsewhere. */
+/* Sets c to the argument (count(*): to 1) in rows where FILTER is true, and to NULL in others. */
 static int filtered_values(op *o, const rel_window *w, const batch *in, column *c, err *e) {
     int *kept = ARENA_ARRAY(o->pass, int, in->rows), count;
     int status = eval_filter(w->filter, in, o->pass, kept, &count, e);

@@ -1,6 +1,6 @@
 /*
- * snapshot_int.h - reads tables before the model starts, so that no transaction is open while it
- * works.
+ * snapshot_int.h - reads tables before the model starts, so that no transaction is open while the
+ * model works.
  */
 #ifndef KVASIR_SNAPSHOT_INT_H
 #define KVASIR_SNAPSHOT_INT_H

@@ -5,7 +5,8 @@
  *   other frames of COUNT, SUM, AVG, MIN, MAX,    a segment tree of cells, fan-out 16: O(log n) per
  *   STDDEV                                        frame, and nothing is ever subtracted
  *   MEDIAN                                        a sorted array of the frame's values
- *   GROUP_CONCAT                                  rebuilt when the frame changes
+ *   GROUP_CONCAT                                  one text, appended to if frames begin where the
+ *                                                 partition does, else rebuilt for each new frame
  *
  * Invariant: a frame's result is what GROUP BY returns for its rows in the window's order, except
  * that REAL sums may be rounded differently, since they are added in another order.
@@ -25,7 +26,8 @@ typedef struct window_agg {
     const window_arg *arg;
     /* levels[l][k], l > 0: the cell of the 16^l rows from row k * 16^l on; level 0 is the rows. */
     agg_cell *levels[MAX_LEVELS];
-    int counts[MAX_LEVELS], nlevels;
+    int counts[MAX_LEVELS]; /* [level] number of cells; level 0: of rows */
+    int nlevels;
 } window_agg;
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -163,8 +165,8 @@ static void take_at(const window_agg *a, agg_cell *cell, int level, int from, in
             take_cell(a, cell, &a->levels[level][k]);
 }
 
-/* Adds rows [from, to) to the cell. On each level, adds the entries before and after those that
- * fill whole parents; the whole parents are added on the next level. */
+/* Adds rows [from, to) to the cell. Rows and cells whose parent is wholly in the range are left to
+ * the next level, which adds the parent; the others, at both ends, are added on their own level. */
 static void take_range(const window_agg *a, agg_cell *cell, int from, int to) {
     for (int level = 0; from < to; level++) {
         int first = (from + FANOUT - 1) / FANOUT, last = to / FANOUT;
@@ -180,7 +182,7 @@ static void take_range(const window_agg *a, agg_cell *cell, int from, int to) {
 }
 
 static bool same_frame(const frame_rows *a, const frame_rows *b) {
-    return memcmp(a, b, sizeof *a) == 0; /* only ints, no padding */
+    return memcmp(a, b, sizeof *a) == 0; /* frame_rows has only ints, so no padding */
 }
 
 static int run_tree(window_agg *a, err *e) {
@@ -247,8 +249,8 @@ static void drop_rows(sorted_values *s, int from, int to) {
     }
 }
 
-/* Frame bounds only move forward, so values are added at the end and removed at the start. Rows
- * that EXCLUDE leaves out are removed for one result and then added again. */
+/* Frame bounds only move forward, so values are added at the frame's end and removed at its start.
+ * Rows that EXCLUDE leaves out are removed for one result and then added again. */
 static int run_median(window_agg *a, err *e) {
     frame_walk walk = frame_walk_new(a->p, &a->w->frame);
     sorted_values s = {.arg = a->arg};

@@ -6,7 +6,7 @@
  */
 #include "window_int.h"
 
-enum { CANCEL_EVERY = 1024 /* positions */ };
+enum { CANCEL_EVERY = 1024 }; /* number of positions between two checks of the cancel flag */
 
 void window_set(window_part *p, int at, value v) {
     uint32_t row = p->rows[at];
@@ -35,8 +35,9 @@ static int compare_to_bound(const window_part *p, int k, int at, const frame_bou
     return p->descending ? -c : c;
 }
 
-/* If the key at `at` is NULL, the frame is all rows with a NULL key; else it has no row with a NULL
- * key. */
+/* Returns the start of a frame whose start has an offset. If the key at `at` is NULL, that is the
+ * first row with a NULL key; else NULL keys that come first are not in the frame. range_end does
+ * the same at the other end. */
 static int range_start(frame_walk *w, int at) {
     const window_part *p = w->p;
     if (at < w->low || at >= w->high)

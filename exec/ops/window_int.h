@@ -23,12 +23,13 @@ typedef struct window_part {
     const exec_ctx *ctx;
     arena *mem;   /* scratch, reset for each partition */
     arena *texts; /* result texts; lives as long as the operator */
-    int n, ngroups;
+    int n;        /* number of rows */
+    int ngroups;  /* number of peer groups */
     const uint32_t *rows;
     int *group, *first;
-    column key; /* cell p: the value of the only sort key at position p; for RANGE with an offset */
-    bool descending;
-    column *out; /* results of the current function: one column per batch of input rows */
+    column key;      /* for RANGE with an offset: the only sort key's value at each position */
+    bool descending; /* `key` is sorted in descending order */
+    column *out;     /* results of the current function: one column per batch of input rows */
 } window_part;
 
 static inline value window_get(const window_arg *a, int at) {
@@ -37,7 +38,7 @@ static inline value window_get(const window_arg *a, int at) {
 static inline bool window_is_null(const window_arg *a, int at) {
     return a->c.type == TYPE_NULL || column_is_null(&a->c, at * a->step);
 }
-/* Sets the result of the row at position `at`; a text is not copied. */
+/* Sets the current function's result at position `at`; a text is not copied. */
 void window_set(window_part *p, int at, value v);
 /* Returns ERR_CANCELLED if the statement was cancelled. Checks only every 1,024th position. */
 int window_cancelled(const window_part *p, int at, err *e);

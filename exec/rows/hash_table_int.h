@@ -3,7 +3,8 @@
  *
  * Each distinct combination of key cells is an entry. Entries are numbered 0, 1, 2, … in order of
  * first appearance; the keys of entry k are row k of hash_table_keys(). Keys are columns of fixed
- * types; they are compared only if their hashes are equal. Ownership: the caller of hash_table_new frees the table.
+ * types; they are compared only if their hashes are equal. Ownership: the caller of hash_table_new
+ * frees the table.
  */
 #ifndef KVASIR_HASH_TABLE_INT_H
 #define KVASIR_HASH_TABLE_INT_H

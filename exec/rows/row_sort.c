@@ -34,7 +34,7 @@ static uint64_t ordered_bits(const column *c, int row) {
     }
 }
 
-/* Returns a number that grows in the key's sort order, with its direction and its place of NULLs. */
+/* Returns a number that grows in the key's sort order: descending or not, NULLs first or last. */
 static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
     if (cell_is_null(c, row))
         return k->nulls_first ? 0 : UINT64_MAX;

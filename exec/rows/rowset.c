@@ -57,8 +57,8 @@ static batch *last_batch(const rowset *r) {
     return r->nbatches ? r->batches[r->nbatches - 1] : NULL;
 }
 
-/* Returns the last batch, with room for at least one more row. If it must be enlarged or a new batch
- * allocated, makes room for at least `more` rows, limited to BATCH_ROWS in the batch. */
+/* Returns the last batch, with room for at least one more row. If it must be enlarged or a new
+ * batch allocated, makes room for at least `more` rows, limited to BATCH_ROWS in the batch. */
 static batch *make_room(rowset *r, int more) {
     batch *b = last_batch(r);
     if (b && b->rows < r->capacity)

@@ -32,8 +32,8 @@ struct sort_buffer {
     hash_table *table; /* NULL: one group */
     arena *mem;        /* groups and their items, spilling */
     sort_group *groups;
-    size_t ngroups; /* allocated length of `groups` */
-    int64_t kept;   /* number of items in all groups */
+    size_t ngroups;               /* allocated length of `groups` */
+    int64_t kept;                 /* number of items in all groups */
     uint32_t entries[BATCH_ROWS]; /* the group of each row of the batch being added */
 };
 

@@ -128,8 +128,8 @@ int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e) {
     return worker_call(&d->worker, backup, &r, e);
 }
 
-/* Opens the default model, found through the current catalog. The caller ends the hold with
- * engine_release. */
+/* Opens the default model, found through the current catalog. The caller must release it
+ * with engine_release. */
 static int open_model(db *d, const atomic_bool *cancel, llm_engine **out, err *e) {
     txn *t = d->txn;
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);

@@ -14,8 +14,8 @@ struct returned {
     const sql_stmt *x;
     rowset *rows;
     arena *mem; /* reset for each batch */
-    batch now;  /* INSERT: the rows of the batch written so far: rowid, columns, steps */
-    int room;   /* row capacity of `now` */
+    batch now;  /* INSERT: the rows written of the current batch, as returned_batch takes them */
+    int room;   /* maximum number of rows in `now` */
 };
 
 returned *returned_new(stmt *s, const sql_stmt *x) {
@@ -101,7 +101,8 @@ int returned_hand_out(returned *r, err *e) {
         return 0;
     str *names = ARENA_ARRAY(s->mem, str, n);
     value_type *types = ARENA_ARRAY(s->mem, value_type, n);
-    for (int i = 0; i < n; i++) { /* copied, since the commit may free the catalog */
+    /* names are copied, since the commit may free the catalog */
+    for (int i = 0; i < n; i++) {
         names[i] = str_copy(s->mem, r->x->returning_cols[i].name);
         types[i] = r->x->returning_cols[i].type;
     }

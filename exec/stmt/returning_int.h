@@ -9,11 +9,12 @@
 typedef struct returned returned;
 returned *returned_new(stmt *s, const sql_stmt *x); /* NULL: x has no RETURNING */
 void returned_free(returned *r);                    /* NULL is fine */
-/* Adds rows that were just written; their columns are rowid, columns, steps
- * (sql_stmt.returning). */
+/* Adds rows that were just written. Columns of `written`: the rowid, the table's columns, the extra
+ * columns of the query (see sql_stmt.returning). */
 int returned_batch(returned *r, const batch *written, err *e);
-/* INSERT adds rows one by one: returned_begin for each batch `from` of its query, returned_row for
- * each row written, with its values as they are now in the table, then returned_end. */
+/* INSERT adds rows one by one. For each batch `from` of its query it calls returned_begin, then
+ * returned_row for each row written, with the row's values as they are now in the table, then
+ * returned_end. */
 void returned_begin(returned *r, const table_def *t, const batch *from);
 void returned_row(returned *r, const table_def *t, int64_t rowid, const value *row,
                   const batch *from, int at);

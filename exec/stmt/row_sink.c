@@ -7,10 +7,9 @@
 #include "eval/eval_int.h"
 #include "row_sink_int.h"
 
-enum {
-    MANY_ROWS = 64,    /* INSERT updates statistics from the first batch with this many rows */
-    MIN_FRACTION = 100 /* and with at least 1/MIN_FRACTION of the table's rows */
-};
+/* INSERT updates statistics from its first batch that has at least MANY_ROWS rows and at least
+ * 1/MIN_FRACTION of the table's rows. */
+enum { MANY_ROWS = 64, MIN_FRACTION = 100 };
 
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table) {
     *w = (row_sink){.s = s, .x = x, .table = table, .mem = arena_new()};

@@ -95,10 +95,8 @@ void stmt_free(stmt *s) {
     }
     stmt_recycle_results(s);
     pthread_mutex_unlock(&s->lock);
-    stmt_unbind(
-        /* still bound if it was only estimated, not run; safe here, since the worker no longer uses
-         * the statement */
-        s);
+    /* a statement that was only estimated, not run, is still bound; the worker no longer uses it */
+    stmt_unbind(s);
     if (d->spare)
         stmt_destroy(s);
     else

@@ -21,10 +21,10 @@
 /* ---- COPY FROM ------------------------------------------------------------------------------- */
 
 typedef struct copy_map {
-    int nfile;         /* file columns */
-    int *table_column; /* by file column */
-    value_type *types; /* by file column */
-    bool *from_file;   /* by table column: whether it is in the file; false: it gets its default */
+    int nfile;         /* number of columns of the file */
+    int *table_column; /* [file column] the table column to which it is copied */
+    value_type *types; /* [file column] type of the table column */
+    bool *from_file;   /* [table column] whether it is in the file; if not, it gets its default */
 } copy_map;
 
 static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *e) {
@@ -179,7 +179,7 @@ static int part_create(copy_file *f, const struct stat *old, arena *mem) {
         fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
     if (fd >= 0 && old)
-        /* if refused, the file keeps the mode of a new file */
+        /* if the system refuses, the file keeps the mode of a new file */
         (void)fchmod(fd, old->st_mode & 07777);
     if (fd < 0)
         f->part = NULL;
@@ -203,9 +203,9 @@ static int fifo_open(const copy_file *f) {
     return fd;
 }
 
-/* Opens the file to write. That is a temporary file, with three exceptions that open the path
- * itself: pipes; devices (/dev/stdout may be a regular file to which others write too); and
- * directories where no file can be created. */
+/* Opens the file to write: a temporary file, or the path itself if it is a pipe, a device
+ * (/dev/stdout may be a regular file to which others write too) or a link to a file that does not
+ * exist, or if no file can be created in its directory. */
 static int file_open(copy_file *f, arena *mem) {
     struct stat st;
     bool there = stat(f->path, &st) == 0;

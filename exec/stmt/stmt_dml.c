@@ -16,8 +16,10 @@
 
 enum {
     ATTEMPTS = 3,
-    ANALYZE_ROWS = 64,   /* ANALYZE follows an UPDATE of at least this many rows, */
-    ANALYZE_FRACTION = 5 /* if these are at least 1/ANALYZE_FRACTION of all rows */
+    /* ANALYZE follows an UPDATE of at least ANALYZE_ROWS rows and at least 1/ANALYZE_FRACTION of
+     * all rows of the table. */
+    ANALYZE_ROWS = 64,
+    ANALYZE_FRACTION = 5
 };
 
 /* ---- INSERT ---------------------------------------------------------------------------------- */
@@ -159,7 +161,8 @@ static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
     return 0;
 }
 
-/* Whether this is a DELETE of all rows without RETURNING: such a DELETE need not read the rows. */
+/* Whether x deletes all rows and nothing needs to read them: there is no RETURNING, and no EXPLAIN
+ * ANALYZE, which counts them. */
 static bool deletes_all(const stmt *s, const sql_stmt *x) {
     const plan_node *p = s->ctx.plan->root;
     while (p->kind == PLAN_PROJECT)

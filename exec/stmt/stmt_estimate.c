@@ -32,7 +32,7 @@ static int count_tokens(stmt *s, err *e) {
     s->drops_rows = s->ctx.count_only = true;
     s->ctx.counts.actual = actual;
     int status = stmt_run_plan(s, NULL, e);
-    actual = s->ctx.counts.actual; /* sampling may have replaced the plan */
+    actual = s->ctx.counts.actual; /* asking about a sample may have replaced the plan */
     nnodes = s->ctx.plan->nnodes;
     s->estimate.nstrategies = 0;
     for (int k = 0; k < nnodes && status == 0; k++)

@@ -5,8 +5,9 @@
  *   db_submit --job-->                     stmt_execute: bind, plan, run
  *   stmt_next <--batches, up to 16 MB--    stmt_push
  *
- * Threads: members after `lock` are shared and protected by it; `ctx`, `bound` and `notice` belong
- * to the worker until the statement is finished.
+ * Threads: `lock` protects the members from `changed` to `error`, except the atomic `events` and
+ * the caller's events_seen; `progress` has its own lock. `ctx`, `bound`, `summary` and `notice`
+ * belong to the worker until the statement is finished.
  */
 #ifndef KVASIR_STMT_INT_H
 #define KVASIR_STMT_INT_H
@@ -16,7 +17,7 @@
 #include "core/progress_board_int.h"
 #include "rows/rowset_int.h"
 
-/* A batch copied for the caller; its memory is reused. */
+/* A batch copied for the caller; its memory is reused for later batches. */
 typedef struct result {
     struct result *next;
     batch rows;
@@ -27,17 +28,17 @@ typedef struct result {
 struct stmt {
     db *db;
     buf text;
-    arena *mem; /* tree, plan, operators; lives as long as the statement */
+    arena *mem; /* memory of tree, plan and operators; lives as long as the statement */
     workmem *space;
     atomic_bool cancel;
     view_requests view;
     exec_ctx ctx;
-    sql_tree tree;          /* parsed `text`; ast NULL: not parsed yet */
-    sql_stmt *bound;        /* bound `tree`; NULL: not bound yet */
+    sql_tree tree;          /* `text` as parsed; tree.ast is NULL until then */
+    sql_stmt *bound;        /* `tree` as bound; NULL until then */
     const catalog *catalog; /* the catalog that `bound` refers to; retained */
     exec_estimate estimate;
     int nshared;    /* number of entries of ctx.kept.shared */
-    bool described; /* ncols, names, types and is_text are set; written under the lock */
+    bool described; /* the next four members are set; they are written under the lock */
     int ncols;
     const char **names;
     value_type *types;
@@ -45,7 +46,7 @@ struct stmt {
     int64_t changes;
     stmt_kind kind;
     double started_s;
-    bool drops_rows; /* result rows are dropped: EXPLAIN ANALYZE, WARM */
+    bool drops_rows; /* result rows are dropped, as in EXPLAIN ANALYZE and WARM */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -55,7 +56,7 @@ struct stmt {
     result *idle;         /* batches whose memory is free for reuse */
     result *current;      /* the batch that the caller reads */
     size_t queued_bytes;
-    bool waiting; /* whether a thread sleeps on `changed` */
+    bool waiting; /* a thread waits or has waited on `changed`; if none has, nobody signals it */
     bool finished;
     int status;
     err error;
@@ -82,7 +83,7 @@ void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types
 /* Copies a batch into the queue, and waits while the queue is full. Returns ERR_CANCELLED if the
  * statement was cancelled. */
 int stmt_push(stmt *s, const batch *b, err *e);
-/* Returns one text as the whole result, in a column of this name. is_text: see stmt_describe. */
+/* Returns one text as the whole result, in a column of this name. is_text: see stmt_is_text. */
 int stmt_push_text(stmt *s, str column, str text, bool is_text, err *e);
 
 void stmt_release_plan(stmt *s); /* frees the rows that the last plan kept */
@@ -106,8 +107,8 @@ const table_def **plan_tables(stmt *s, int *count);
  * table's name. */
 int version_check(const table_def *seen, const catalog *c, err *e);
 
-/* Evaluates a constant SQL expression as a value of type `type`, for example the DEFAULT of ALTER
- * TABLE. */
+/* Evaluates `sql`, a constant expression or a query of one value, as a value of type `type`. For
+ * the DEFAULT and CHECK of ALTER TABLE. */
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);
 
 /* ---- statements by kind ---------------------------------------------------------------------- */
@@ -126,7 +127,7 @@ int stmt_analyze(stmt *s, sql_stmt *x, err *e);
 int stmt_transaction(stmt *s, sql_stmt *x, err *e);
 int stmt_cache(stmt *s, sql_stmt *x, err *e);
 
-/* The operators, indexed by plan_kind. */
+/* The operators, by plan_kind. */
 extern const op_class *const op_classes[];
 
 #endif

@@ -71,7 +71,8 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     if (status)
         return status;
     c->plan = p;
-    if (c->counts.actual) /* a new plan may have other nodes */
+    /* the new plan may have other nodes */
+    if (c->counts.actual)
         c->counts.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(p->nnodes, 1));
     s->nshared = p->nshared;
     if (s->nshared)

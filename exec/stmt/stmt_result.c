@@ -3,8 +3,8 @@
  * the caller uses on a statement.
  *
  * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker down
- * instead of filling memory. A batch belongs to the caller until the next stmt_next. Both threads
- * poll a counter for some microseconds before they sleep.
+ * instead of filling memory. A batch belongs to the caller until the next stmt_next. stmt_next
+ * polls a counter for some microseconds before it sleeps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +32,8 @@ void stmt_drop_results(stmt *s) {
 }
 
 void stmt_recycle_results(stmt *s) {
-    while (s->head) { /* batches that the caller did not take */
+    /* batches that the caller did not take */
+    while (s->head) {
         result *r = s->head;
         s->head = r->next;
         r->next = s->idle;
@@ -44,7 +45,8 @@ void stmt_recycle_results(stmt *s) {
     }
     s->tail = s->current = NULL;
     s->queued_bytes = 0;
-    while (s->idle && s->idle->next) { /* keeps one result */
+    /* frees all results but one */
+    while (s->idle && s->idle->next) {
         result *r = s->idle;
         s->idle = r->next;
         r->next = NULL;
@@ -281,7 +283,8 @@ bool stmt_is_text(const stmt *s) {
 void stmt_progress(stmt *s, exec_progress *out) {
     double now = clock_seconds();
     progress_read(&s->progress, out);
-    if (out->paused) /* `seconds` stays as it was when the pause began */
+    /* while paused, `seconds` stays as it was when the pause began */
+    if (out->paused)
         return;
     out->seconds = now - s->started_s - out->held_seconds;
 }

@@ -5,7 +5,8 @@
  *   fact/history/NNN    record n in slot n modulo 1,000: a history_entry, then the statement's text
  *
  * Invariant: writing history neither fails nor delays a statement. A record is written after the
- * statement has finished. It is dropped if another process is writing or a transaction is open.
+ * statement has finished. It is dropped if another process is writing, a transaction is open or
+ * the database is read-only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +48,8 @@ void history_record(const exec_summary *sum, stmt_kind kind, str text, int statu
 #define COPY(name, column) h.name = sum->llm.name;
     HISTORY_FIGURES(COPY)
 #undef COPY
-    if (kind == STMT_WARM) { /* WARM computed only shared prefixes, not whole prompts */
+    if (kind == STMT_WARM) {
+        /* WARM computed only shared prefixes, not whole prompts */
         h.prompt_tokens = h.computed_tokens + h.reused_disk;
         h.reused_memory = 0;
     }

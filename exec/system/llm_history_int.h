@@ -22,9 +22,9 @@
 #define HISTORY_MEMBER(name, column) uint64_t name;
 typedef struct history_entry {
     uint32_t version;
-    int32_t status; /* 0, or the code of the statement's error */
-    uint64_t number;
-    int64_t at; /* when the statement ended, in seconds since 1970 */
+    int32_t status;  /* 0, or the code of the statement's error */
+    uint64_t number; /* number of the record, from 0 */
+    int64_t at;      /* when the statement ended, in seconds since 1970 */
     uint64_t rows;
     HISTORY_FIGURES(HISTORY_MEMBER)
     double seconds;

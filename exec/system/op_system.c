@@ -209,7 +209,7 @@ static const rel_column models_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("file
                                          COLUMN("bytes", TYPE_INTEGER),
                                          COLUMN("is_standard", TYPE_BOOLEAN)};
 
-/* Adds a row of kvasir_models; `bytes` is NULL if the file does not exist. */
+/* Adds a row of kvasir_models. Its column `bytes` is NULL if the file does not exist. */
 static void model_row(maker *m, value name, str file, bool standard) {
     struct stat st;
     char *path = arena_printf(m->mem, "%.*s", (int)file.n, file.p);

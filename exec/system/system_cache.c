@@ -60,7 +60,7 @@ int cache_rows(maker *m, err *e) {
     return 0;
 }
 
-/* ---- kvasir_prefixes: the stored prefixes that save most ------------------------------------- */
+/* ---- kvasir_prefixes: the stored prefixes that saved the most -------------------------------- */
 
 const rel_column prefixes_cols[PREFIXES_COLS] = {
     COLUMN("tokens", TYPE_INTEGER), COLUMN("hits", TYPE_INTEGER), COLUMN("bytes", TYPE_INTEGER),
@@ -68,11 +68,9 @@ const rel_column prefixes_cols[PREFIXES_COLS] = {
 
 enum { PREFIXES_SHOWN = 100, TEXT_BLOCKS = 2 };
 
-/* A stored block. depth: number of blocks from the start of its prefix up to this block; 0: not
- * computed. */
 typedef struct stored_block {
     cache_item item;
-    int depth;
+    int depth; /* number of blocks from the prefix's start up to this one; 0: not computed */
 } stored_block;
 
 static int by_key(const void *pa, const void *pb) {
@@ -87,7 +85,8 @@ static stored_block *find_block(stored_block *all, size_t n, hash128 key) {
     return n ? bsearch(&wanted, all, n, sizeof *all, by_key) : NULL;
 }
 
-/* Returns the length of the chain of parents, which ends at a parent that was evicted. */
+/* Returns the length of the chain b, its parent, its parent's parent, …, which ends at the prefix's
+ * start or before a block that was evicted. */
 static int depth_of(stored_block *all, size_t n, const stored_block *b) {
     int depth = 0;
     for (; b && depth < 100000; depth++)
@@ -95,7 +94,8 @@ static int depth_of(stored_block *all, size_t n, const stored_block *b) {
     return depth;
 }
 
-/* Returns the tokens that a prefix has saved, in blocks: its length times its number of reads. */
+/* Returns about how many blocks of computation a prefix has saved: its blocks times its reads. Half
+ * a read is added, so that prefixes never read are ordered by length. */
 static double worth(const stored_block *b) {
     return (double)b->depth * ((double)b->item.hits + 0.5);
 }
@@ -105,8 +105,8 @@ static int by_worth(const void *pa, const void *pb) {
     return (a < b) - (a > b);
 }
 
-/* Returns the text of a prefix's last blocks. NULL: the prefix was not computed by the default
- * model. */
+/* Returns the text of a prefix's last TEXT_BLOCKS blocks. Its pointer is NULL if the default model
+ * did not compute the prefix. */
 static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_block *all, size_t n,
                        const stored_block *b) {
     llm_token tokens[TEXT_BLOCKS * LLM_BLOCK_TOKENS];
@@ -129,8 +129,8 @@ static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_bl
     buf text = {0};
     llm_detokenize(engine, tokens + at * LLM_BLOCK_TOKENS,
                    (size_t)(TEXT_BLOCKS - at) * LLM_BLOCK_TOKENS, false, &text);
-    str copy =
-        str_copy(mem, utf8_whole(buf_str(&text))); /* a block may begin or end within a character */
+    /* a block may begin or end within a character */
+    str copy = str_copy(mem, utf8_whole(buf_str(&text)));
     buf_free(&text);
     return copy;
 }
@@ -142,12 +142,13 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
     stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
     stored_block **order = ARENA_ARRAY(mem, stored_block *, n + 1);
     llm_engine *engine = NULL;
-    err ignored; /* without a model, the prefixes have no text */
+    err ignored; /* if no model can be opened, the prefixes have no text */
     for (size_t i = 0; i < n; i++)
         all[i].item = items[i];
     qsort(all, n, sizeof *all, by_key);
     for (size_t i = 0; i < n; i++)
-        if (all[i].item.children != 1) { /* a prefix ends where it forks or stops */
+        /* a prefix ends at a block with no child or with several */
+        if (all[i].item.children != 1) {
             all[i].depth = depth_of(all, n, &all[i]);
             order[ends++] = &all[i];
         }

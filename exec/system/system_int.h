@@ -27,8 +27,8 @@ typedef struct system_table_info {
     const rel_column *cols;
 } system_table_info;
 const system_table_info *system_table_at(size_t k); /* NULL after the last */
-/* Returns the columns of a system table (for bind_env.system_table); NULL: there is none of that
- * name. */
+/* Returns the columns of the system table `name`, or NULL if there is none. Used as
+ * bind_env.system_table. */
 const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 
 /* ---- system_cache.c -------------------------------------------------------------------------- */
@@ -38,7 +38,9 @@ typedef struct cache_prefix {
     uint64_t tokens;
     uint64_t hits; /* number of reads of the prefix's last block */
     uint64_t bytes;
-    str text; /* the end of the prefix's text; NULL: not computed by the default model */
+    /* text of the prefix's last blocks; its pointer is NULL if the default model did not compute
+     * the prefix */
+    str text;
 } cache_prefix;
 /* Writes the stored prefixes that have saved the most tokens, best first and at most `max`, to
  * `out`. Returns their number. */
