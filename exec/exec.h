@@ -96,7 +96,7 @@ typedef struct exec_operator {
     uint64_t rows_in, rows_out;
 } exec_operator;
 
-/* The tokens that a strategy would compute for the prompts of the running LLM operator. */
+/* The tokens that a strategy would compute for the same prompts. */
 typedef struct exec_baseline {
     char name[24];
     uint64_t computed_tokens;
@@ -153,11 +153,11 @@ void stmt_progress(stmt *s, exec_progress *out); /* as of the last batch or engi
 
 /* Totals of a finished statement, for .timer and benchmarks. */
 typedef struct exec_summary {
-    double seconds;       /* total */
-    double sql_seconds;   /* without the model and pauses */
-    double solve_seconds; /* ordering prompts; part of sql_seconds */
-    double llm_seconds;   /* in the model */
-    double held_seconds;  /* paused */
+    double seconds;       /* time from start to end */
+    double sql_seconds;   /* seconds without llm_seconds and held_seconds */
+    double solve_seconds; /* time spent ordering prompts; part of sql_seconds */
+    double llm_seconds;   /* time spent in the model */
+    double held_seconds;  /* time paused */
     uint64_t rows;
     llm_figures llm;
     llm_memory memory;

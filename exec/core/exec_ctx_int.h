@@ -2,8 +2,8 @@
  * exec_ctx_int.h - the context of a running statement, which every operator has: its transaction,
  * settings, memory, kept rows, counters and outputs.
  *
- * Ownership: a stmt owns its exec_ctx and all that it points to (stmt/stmt_int.h); both belong to
- * the worker's thread while the statement runs.
+ * Ownership: a stmt owns its exec_ctx (stmt/stmt_int.h) and what the exec_ctx points to, except
+ * `db`, `settings` and `classes`. The worker's thread uses it while the statement runs.
  */
 #ifndef KVASIR_EXEC_CTX_INT_H
 #define KVASIR_EXEC_CTX_INT_H
@@ -38,8 +38,8 @@ typedef struct kept_rows {
 /* Counters of a run. */
 typedef struct run_counts {
     uint64_t *rows_out;  /* [plan.nnodes] rows that each node returned; NULL: not counted */
-    plan_actual *actual; /* [plan.nnodes] for EXPLAIN ANALYZE and (TOKENS), set when operators
-                          * close; NULL: not measured */
+    plan_actual *actual; /* [plan.nnodes] figures of EXPLAIN ANALYZE and EXPLAIN (TOKENS), set when
+                          * operators close; NULL: not measured */
     /* the operators being closed ran one round of a recursion: `actual` adds up the rows of all
      * rounds */
     bool adds_rounds;
@@ -57,7 +57,7 @@ struct exec_ctx {
     workmem *space;  /* accounts for kept rows; NULL: not accounted */
     bool count_only; /* EXPLAIN (TOKENS): LLM operators count prompts and pass every row */
     const atomic_bool *cancel;
-    const view_requests *view; /* NULL: none */
+    const view_requests *view; /* the caller's requests; NULL: none */
     llm_runtime *llm;          /* NULL: the statement has no calls */
     kept_rows kept;
     run_counts counts;

@@ -18,8 +18,8 @@ int eval_column_at(const expr *x, const batch *in, const int *rows, int count, a
                    column *out, err *e);
 /* Sets rows[0..*count) to the rows where x is true; rows[] has room for in->rows. */
 int eval_filter(const expr *x, const batch *in, arena *mem, int *rows, int *count, err *e);
-/* Sets *out to the value of x over one row, whose cells are row[0..ncols) by slot. For a constant
- * x, ncols is 0. */
+/* Sets *out to the value of x over one row: row[s] is the value of slot s, and ncols is the number
+ * of slots. For a constant x, ncols is 0. */
 int eval_value(const expr *x, const value *row, int ncols, arena *mem, value *out, err *e);
 
 #endif

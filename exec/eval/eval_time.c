@@ -33,7 +33,7 @@ typedef struct moment {
 
 typedef struct civil {
     int year, month, day, hour, minute;
-    int64_t ms; /* within the minute */
+    int64_t ms; /* milliseconds since the minute began */
 } civil;
 
 static int64_t jd_of(int year, int month, int day) {
@@ -276,7 +276,7 @@ static bool from_unix(moment *m) {
 static bool modify_weekday(moment *m, const char *digit) {
     if (digit[0] < '0' || digit[0] > '6' || digit[1])
         return false;
-    int64_t today = (m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7; /* 0: Sunday */
+    int64_t today = (m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7; /* 0 is Sunday */
     m->jd_ms += ((digit[0] - '0') - today + 7) % 7 * DAY_MS;
     return true;
 }

@@ -3,8 +3,8 @@
  *
  * The operators are a tree parallel to the read-only plan_node tree. Pull model: op_next returns a
  * batch of 1..BATCH_ROWS rows, or NULL at the end. A batch is valid until the next op_next on the
- * same operator; operators that keep rows copy them into a rowset. Each operator is a file with one
- * `const op_class`, listed in stmt/op_classes.c.
+ * same operator; operators that keep rows copy them into a rowset. Each kind of operator is
+ * a `const op_class`, listed in stmt/op_classes.c.
  */
 #ifndef KVASIR_OP_INT_H
 #define KVASIR_OP_INT_H
@@ -32,12 +32,12 @@ struct op {
     const plan_node *node;
     exec_ctx *ctx;
     op *left, *right;
-    arena *mem;  /* lives as long as the operator */
+    arena *mem;  /* lives at least as long as the operator */
     arena *pass; /* holds the current batch; the operator resets it before the next */
     batch out;   /* the batch that op_next returns, unless it returns the input's batch */
     void *state;
-    plan_actual actual; /* rows and milliseconds so far, counted by op_next */
-    bool asked;         /* op_next was called at least once */
+    plan_actual actual; /* rows and milliseconds so far, counted by op_next and op_rows */
+    bool asked;         /* op_next or op_rows was called at least once */
 };
 
 /* ---- build, pull, close ---------------------------------------------------------------------- */

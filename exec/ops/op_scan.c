@@ -14,7 +14,7 @@ typedef struct scan_state {
     table_scan *scan;
     bool empty;        /* no row is left to return */
     value *low, *high; /* values of the bounds */
-    rowid_list found;  /* rows found by keys */
+    rowid_list found;  /* rowids from the index, the IN list or the index join's keys */
     batch in;
     int rows[BATCH_ROWS];
     bool more; /* an ordered scan reads the range next_low … next_high after the current range */

@@ -2,9 +2,9 @@
  * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows are in order of first appearance, rows of the
  * left input first; NULL equals NULL.
  *
- * EXCEPT and INTERSECT read the whole right input after the left input's first batch, then return
- * distinct rows of the left input: EXCEPT those that the right input does not contain, INTERSECT
- * those that the right input contains.
+ * EXCEPT and INTERSECT read the whole right input after the left input's first batch. Then EXCEPT
+ * returns the distinct left rows that the right input does not contain; INTERSECT returns the
+ * distinct left rows that the right input contains.
  */
 #include "op_int.h"
 #include "rows/hash_table_int.h"

@@ -2,7 +2,8 @@
  * op_sort.c - ORDER BY: a stable sort; with a limit, only the first rows, or the first rows of each
  * partition, are kept (rows/sort_buffer.c).
  *
- *   rows   the kept input rows (spilling)          keys   their sort keys (spilling)
+ *   rows   the kept input rows (spilling)
+ *   keys   their sort keys (spilling)
  *   order  the row numbers, sorted (rows/row_sort.c)
  */
 #include <stdlib.h>

@@ -13,10 +13,10 @@
 
 #include "rows/rowset_int.h"
 
-/* A function's argument: its value at position k is cell k * step of `c`; constant: step 0. */
+/* A function's argument: its value at position k is cell k * step of `c`. */
 typedef struct window_arg {
     column c;
-    int step;
+    int step; /* 1: a cell per position; 0: a constant, one cell for all positions */
 } window_arg;
 
 typedef struct window_part {
@@ -53,14 +53,15 @@ typedef struct frame_rows {
 typedef struct frame_walk {
     const window_part *p;
     const window_frame *frame;
-    int low, high;  /* the positions whose key is not NULL, for RANGE with an offset */
+    /* for RANGE with an offset: */
+    int low, high;  /* positions [low, high) are those whose key is not NULL */
     int start, end; /* bounds of the previous frame */
 } frame_walk;
 
 frame_walk frame_walk_new(const window_part *p, const window_frame *frame);
 frame_rows frame_walk_to(frame_walk *w, int at);
 /* Returns the position of a frame's row k, counted from 0; with `back`, counted from the frame's
- * end. -1: the frame has no row k. */
+ * end. Returns -1 if the frame has no row k. */
 int frame_nth(const frame_rows *f, int64_t k, bool back);
 
 /* Sets an aggregate's results for all rows of the partition; NULLs in arg are not aggregated. */

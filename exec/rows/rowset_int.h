@@ -9,7 +9,7 @@
 
 #include "core/exec_ctx_int.h"
 
-/* Makes an empty rowset. Its first work_memory bytes are on the heap, the rest in the temporary
+/* Makes an empty rowset. Its first work_memory bytes are on the heap, the rest in a temporary
  * file; both are counted in ctx->space. ctx may be NULL. */
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
 void rowset_free(rowset *r);  /* NULL is fine */
@@ -26,7 +26,8 @@ int rowset_batches(const rowset *r);
 /* Returns batch i. Every batch but the last has BATCH_ROWS rows. */
 const batch *rowset_batch(const rowset *r, int i);
 value rowset_get(const rowset *r, int64_t row, int column);
-/* Sets out[k] to column c of row rows[k]; NULL if rows[k] is negative. Texts are not copied. */
+/* Sets cell k of *out to column c of row rows[k], or to NULL if rows[k] is negative. Texts are not
+ * copied. */
 void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count, column *out);
 
 #endif

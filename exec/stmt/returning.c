@@ -66,7 +66,8 @@ void returned_row(returned *r, const table_def *t, int64_t rowid, const value *r
                   const batch *from, int at) {
     batch *b = &r->now;
     int key = t->rowid_column;
-    if (key >= 0 && row[key].type != TYPE_NULL) /* DO UPDATE may have changed the rowid */
+    /* DO UPDATE may have changed the rowid */
+    if (key >= 0 && row[key].type != TYPE_NULL)
         rowid = row[key].i;
     column_set(&b->cols[0], r->mem, r->room, b->rows, value_int(rowid));
     for (int i = 0; i < t->ncolumns; i++)

@@ -65,8 +65,8 @@ static void update_row_of(const rowset *rows, int64_t at, int n, int64_t *rowid,
 }
 
 /* Updates the rows. A new key may still belong to another row of the same UPDATE (SET id = id + 1).
- * So rows that fail are tried again, in alternating order, until all succeed or a pass makes no
- * progress. */
+ * So rows that fail are tried again, each time in reverse order, until all succeed or a pass makes
+ * no progress. */
 static int update_rows(row_sink *w, const rowset *rows, err *e) {
     txn *t = w->s->db->active;
     int64_t count = rowset_rows(rows), waiting = count, rowid;
@@ -139,7 +139,7 @@ static int update_rowset(row_sink *w, const rowset *rows, err *e) {
     return update_rows(w, rows, e);
 }
 
-/* Adds the rows of RETURNING for UPDATE and DELETE, which evaluate it over the rows of their
+/* Adds the rows of RETURNING for UPDATE and DELETE, which evaluate RETURNING over the rows of their
  * query. */
 static int return_rows(row_sink *w, const rowset *rows, err *e) {
     int status = 0;

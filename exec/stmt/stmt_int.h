@@ -80,7 +80,7 @@ void stmt_drop_results(stmt *s);
 void stmt_recycle_results(stmt *s);
 /* Sets the result's columns and copies their names. Called before the first stmt_push. */
 void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text);
-/* Copies a batch into the queue, and waits while the queue is full. Returns ERR_CANCELLED if the
+/* Waits until the queue has room, then copies a batch into it. Returns ERR_CANCELLED if the
  * statement was cancelled. */
 int stmt_push(stmt *s, const batch *b, err *e);
 /* Returns one text as the whole result, in a column of this name. is_text: see stmt_is_text. */
