@@ -158,7 +158,7 @@ typedef struct plan_node plan_node;
 /* Maximum number of stages of a pipeline; `after` has one bit for each. */
 enum { PIPELINE_STAGES = 32 };
 
-/* An occurrence of an LLM call in a pipeline (llm_use). The slots in its expressions are those of
+/* An occurrence of an LLM call in a pipeline (llm_site). The slots in its expressions are those of
  * the pipeline's output. */
 typedef struct plan_call_site {
     const llm_call *call;

@@ -364,7 +364,7 @@ value_type llm_call_type(const llm_call *call); /* type of the result column */
 const char *llm_returns_name(llm_returns r);    /* "TEXT", "ENUM", … */
 
 /* An occurrence of a call in a REL_LLM node: computes column out_id for each input row. */
-typedef struct llm_use {
+typedef struct llm_site {
     const llm_call *call;
     expr **args; /* [call->nfields]: the field values */
     /* condition: a row for which it is not true gets the answer NULL and the model is not asked; a
@@ -372,7 +372,7 @@ typedef struct llm_use {
     expr *guard;
     int out_id;
     int prob_id; /* REAL column with the answer's probability; -1: not needed */
-} llm_use;
+} llm_site;
 
 /* Returns the maximum number of tokens of a TEXT answer: the call's option, or the setting if the
  * call has none. */
@@ -409,7 +409,7 @@ typedef enum rel_kind {
     REL_LIMIT,    /* LIMIT and OFFSET, per partition if there are partition columns */
     REL_DISTINCT, /* the first occurrence of each distinct row of left, in input order */
     REL_SETOP,    /* left and right, columns matched by position and given new ids */
-    REL_LLM,      /* left, with the result columns of `uses` added */
+    REL_LLM,      /* left, with the result columns of `sites` added */
     /* left: REL_LLM and REL_FILTER nodes that one operator runs; only the planner creates this
      * node */
     REL_PIPELINE,
@@ -609,8 +609,8 @@ struct rel {
             set_op op;
         } setop;
         struct {
-            int nuses;
-            llm_use *uses;
+            int nsites;
+            llm_site *sites;
         } llm;
         struct {
             const struct llm_pipeline *details; /* defined in planner/core/pipeline_int.h */
@@ -669,7 +669,7 @@ void rel_set_columns(arena *a, rel *r);
 const rel_column *rel_column_of(const rel *r, int id); /* NULL: no such column */
 rel *rel_project(arena *a, rel *left, int ncols);      /* the caller sets cols and project.exprs */
 rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
-rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
+rel *rel_llm(arena *a, rel *left, llm_site *sites, int nsites);
 
 /* Invariants that the binder establishes and the planner keeps:
  *   WHERE a AND b is one REL_FILTER per conjunct, in written order (conjuncts without calls and
@@ -677,7 +677,7 @@ rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
  *   its filter.
  *   A REL_JOIN predicate contains no LLM call: a condition with a call is a filter above an INNER
  *   JOIN, or the REL_OUTER_RESIDUAL of a LEFT JOIN.
- *   llm_use.guard contains the conditions of CASE, of AND and OR inside a conjunct, of
+ *   llm_site.guard contains the conditions of CASE, of AND and OR inside a conjunct, of
  *   COALESCE/IFNULL/IIF and of FILTER. It does not contain the preceding conjuncts of WHERE. */
 
 /* ---- statements ------------------------------------------------------------------------------ */

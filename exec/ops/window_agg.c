@@ -26,7 +26,6 @@ typedef struct window_agg {
     const window_arg *arg;
     /* levels[l][k], l > 0: the cell of the 16^l rows from row k * 16^l on; level 0 is the rows. */
     agg_cell *levels[MAX_LEVELS];
-    int counts[MAX_LEVELS]; /* [level] number of cells; level 0: of rows */
     int nlevels;
 } window_agg;
 
@@ -143,7 +142,6 @@ static int run_growing(window_agg *a, err *e) {
 
 static void build_tree(window_agg *a) {
     int below = a->p->n;
-    a->counts[0] = below;
     for (a->nlevels = 1; below > FANOUT; a->nlevels++) {
         int level = a->nlevels, n = (below + FANOUT - 1) / FANOUT;
         agg_cell *cells = arena_zalloc(a->p->mem, sizeof *cells * (size_t)n);
@@ -153,7 +151,7 @@ static void build_tree(window_agg *a) {
             else
                 take_cell(a, &cells[k / FANOUT], &a->levels[level - 1][k]);
         a->levels[level] = cells;
-        a->counts[level] = below = n;
+        below = n;
     }
 }
 

@@ -22,7 +22,7 @@ static void begin_job(stmt *s) {
     atomic_store(&s->view.paused, false);
     atomic_store(&s->view.watched, false);
     atomic_store(&s->view.compared, false);
-    s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
+    s->is_text = s->finished = s->waiting = s->drops_rows = false;
     s->ncols = 0;
     s->names = NULL;
     s->types = NULL;
@@ -268,7 +268,6 @@ static bool may_start_over(const stmt *s, int status) {
 
 void stmt_finish(stmt *s, int status, const err *e) {
     pthread_mutex_lock(&s->lock);
-    s->described = true;
     s->status = status;
     s->error = *e;
     s->finished = true;

@@ -37,9 +37,8 @@ struct stmt {
     sql_stmt *bound;        /* `tree` as bound; NULL until then */
     const catalog *catalog; /* the catalog that `bound` refers to; retained */
     exec_estimate estimate;
-    int nshared;    /* number of entries of ctx.kept.shared */
-    bool described; /* the next four members are set; they are written under the lock */
-    int ncols;
+    int nshared; /* number of entries of ctx.kept.shared */
+    int ncols;   /* this and the next three members are written under the lock */
     const char **names;
     value_type *types;
     bool is_text;

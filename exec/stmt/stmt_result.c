@@ -74,7 +74,6 @@ void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types
     s->names = own;
     s->types = own_types;
     s->is_text = is_text;
-    s->described = true;
     pthread_mutex_unlock(&s->lock);
 }
 

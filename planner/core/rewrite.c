@@ -299,8 +299,8 @@ void project_set(rel *project, int at, rel_column c, expr *x) {
     project->project.exprs[at] = (rel_expr){x, c.id};
 }
 
-rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses) {
-    llm_use *own = ARENA_ARRAY(r->mem, llm_use, nuses);
-    memcpy(own, uses, sizeof *own * (size_t)nuses);
-    return rel_llm(r->mem, left, own, nuses);
+rel *make_llm(rule_ctx *r, rel *left, const llm_site *sites, int nsites) {
+    llm_site *own = ARENA_ARRAY(r->mem, llm_site, nsites);
+    memcpy(own, sites, sizeof *own * (size_t)nsites);
+    return rel_llm(r->mem, left, own, nsites);
 }

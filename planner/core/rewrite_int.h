@@ -136,7 +136,7 @@ rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c);
 rel *pass_columns(rule_ctx *r, rel *input, const rel_column *cols, int ncols, int more);
 /* Sets output `at` of a projection. */
 void project_set(rel *project, int at, rel_column c, expr *x);
-rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses); /* uses are copied */
+rel *make_llm(rule_ctx *r, rel *left, const llm_site *sites, int nsites); /* sites are copied */
 
 /* Whether a join of this kind returns exactly the pairs of rows for which its predicate is true. */
 static inline bool join_is_inner(join_kind kind) {

@@ -70,9 +70,9 @@ static void each_expr(rel *x, expr_fn *fn, void *ctx) {
         each_key(x->sort.keys, x->sort.nkeys, fn, ctx);
         return;
     case REL_LLM:
-        for (int i = 0; i < x->llm.nuses; i++) {
-            each_value(x->llm.uses[i].args, x->llm.uses[i].call->nfields, fn, ctx);
-            fn(ctx, &x->llm.uses[i].guard);
+        for (int i = 0; i < x->llm.nsites; i++) {
+            each_value(x->llm.sites[i].args, x->llm.sites[i].call->nfields, fn, ctx);
+            fn(ctx, &x->llm.sites[i].guard);
         }
         return;
     case REL_WINDOW:
@@ -217,9 +217,9 @@ static void own_exprs(rule_ctx *r, rel *x) {
         COPY_ARRAY(r, x->sort.keys, x->sort.nkeys);
         return;
     case REL_LLM:
-        COPY_ARRAY(r, x->llm.uses, x->llm.nuses);
-        for (int i = 0; i < x->llm.nuses; i++)
-            COPY_ARRAY(r, x->llm.uses[i].args, x->llm.uses[i].call->nfields);
+        COPY_ARRAY(r, x->llm.sites, x->llm.nsites);
+        for (int i = 0; i < x->llm.nsites; i++)
+            COPY_ARRAY(r, x->llm.sites[i].args, x->llm.sites[i].call->nfields);
         return;
     case REL_WINDOW:
         COPY_ARRAY(r, x->window.keys, x->window.nkeys);

@@ -101,37 +101,37 @@ static double expected_output(const estimator *s, const llm_call *call) {
 }
 
 /* Estimates the rows that send a prompt: their guard is true and no required field is NULL. */
-static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
+static double asking_rows(estimator *s, const llm_site *site, const rel *input) {
     double rows = estimate_rel(s, input)->rows;
-    if (use->call->prompt.type == TYPE_NULL)
+    if (site->call->prompt.type == TYPE_NULL)
         return 0;
-    if (use->guard)
-        rows *= estimate_selectivity(s, use->guard, input);
-    for (int i = 0; i < use->call->nfields; i++)
-        if (use->call->field_required[i])
-            rows *= 1 - estimate_expr(s, use->args[i], input).null_fraction;
+    if (site->guard)
+        rows *= estimate_selectivity(s, site->guard, input);
+    for (int i = 0; i < site->call->nfields; i++)
+        if (site->call->field_required[i])
+            rows *= 1 - estimate_expr(s, site->args[i], input).null_fraction;
     return rows;
 }
 
 /* Estimates the number of distinct inputs of a call. Fills f, and sets *joint to the result of
  * joint_distinct. */
-static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows,
+static double distinct_inputs(estimator *s, const llm_site *site, const rel *input, double rows,
                               field_estimate *f, double **joint) {
     double distinct = BASE_MIN(1, rows);
-    for (int i = 0; i < use->call->nfields; i++) {
-        column_estimate c = estimate_expr(s, use->args[i], input);
-        double present = 1 - (use->call->field_required[i] ? 0 : c.null_fraction);
+    for (int i = 0; i < site->call->nfields; i++) {
+        column_estimate c = estimate_expr(s, site->args[i], input);
+        double present = 1 - (site->call->field_required[i] ? 0 : c.null_fraction);
         f[i].tokens = (c.bytes / bytes_per_token(s, c.stats) +
-                       text_tokens(s, use->call->field_names[i]) + 2) *
+                       text_tokens(s, site->call->field_names[i]) + 2) *
                       present;
         f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
         f[i].score = f[i].tokens * rows / f[i].distinct;
         f[i].joint = c.joint;
         distinct = BASE_MIN(distinct * f[i].distinct, rows);
     }
-    *joint = joint_distinct(s, use->call, f, rows);
+    *joint = joint_distinct(s, site->call, f, rows);
     if (*joint)
-        distinct = BASE_MIN((*joint)[(1u << use->call->nfields) - 1], rows);
+        distinct = BASE_MIN((*joint)[(1u << site->call->nfields) - 1], rows);
     return s->env->settings->dedup ? distinct : rows;
 }
 
@@ -166,12 +166,12 @@ double estimate_instruction_tokens(const estimator *s, const llm_call *call) {
     return text_tokens(s, call->instruction) + 3;
 }
 
-order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout,
-                              plan_estimate *out, uint8_t *order) {
-    const llm_call *call = use->call;
-    double rows = asking_rows(s, use, input), body = 0, *joint;
+order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *input,
+                               site_layout layout, plan_estimate *out, uint8_t *order) {
+    const llm_call *call = site->call;
+    double rows = asking_rows(s, site, input), body = 0, *joint;
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
-    double distinct = distinct_inputs(s, use, input, rows, f, &joint);
+    double distinct = distinct_inputs(s, site, input, rows, f, &joint);
     order_origin origin = choose_order(s, call, f, joint, order);
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
@@ -200,14 +200,14 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
     return origin;
 }
 
-void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
+void estimate_data(estimator *s, const llm_site *site, const rel *input, double *tokens,
                    double *inputs) {
-    uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, use->call->nfields + 1);
-    field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, use->call->nfields + 1);
+    uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, site->call->nfields + 1);
+    field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, site->call->nfields + 1);
     double *joint,
-        distinct = distinct_inputs(s, use, input, estimate_rel(s, input)->rows, f, &joint);
-    (void)choose_order(s, use->call, f, joint, order);
-    *tokens = tree_tokens(use->call, f, joint, order, distinct);
+        distinct = distinct_inputs(s, site, input, estimate_rel(s, input)->rows, f, &joint);
+    (void)choose_order(s, site->call, f, joint, order);
+    *tokens = tree_tokens(site->call, f, joint, order, distinct);
     *inputs = distinct;
 }
 
@@ -269,8 +269,8 @@ static void estimate_stage(estimator *s, const chain_stage *from, const call_lay
         site->group = l->group;
         site->asked_share = l->asked_share;
         site->data_first = l->layout != LAID_INSTRUCTION_FIRST;
-        site->order_origin = estimate_llm_use(s, &from->llm->llm.uses[i], from->llm->left,
-                                              l->layout, &t->estimate, site->field_order);
+        site->order_origin = estimate_llm_site(s, &from->llm->llm.sites[i], from->llm->left,
+                                               l->layout, &t->estimate, site->field_order);
     }
     for (int i = 0; i < t->nfilters; i++)
         t->filter_estimates[i] =

@@ -47,14 +47,14 @@ double estimate_combinations(estimator *s, const rel *r, expr *const *list, int 
 double estimate_selectivity(estimator *s, const expr *x, const rel *r);
 /* What a call's prompts begin with: the instruction, or the row's data. LAID_ON_DATA: the data,
  * whose tokens an earlier call of the pipeline has already computed. */
-typedef enum use_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } use_layout;
+typedef enum site_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } site_layout;
 /* Adds a call's distinct inputs, tokens and cost over `input` to `out`. Writes the field order that
  * is estimated as best into `order`, which has an entry for each field, and returns its origin. */
-order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout,
-                              plan_estimate *out, uint8_t *order);
+order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *input,
+                               site_layout layout, plan_estimate *out, uint8_t *order);
 /* The layout of a call's prompts among those of its pipeline. */
 typedef struct call_layout {
-    use_layout layout;
+    site_layout layout;
     int group;          /* plan_call_site.group */
     double asked_share; /* plan_call_site.asked_share */
 } call_layout;

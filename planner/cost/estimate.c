@@ -178,15 +178,15 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
 /* ---- selectivity ----------------------------------------------------------------------------- */
 
 /* Finds the LLM call that computes column `id` of r; NULL: no call does. */
-static const llm_use *use_of_column(const rel *r, int id) {
+static const llm_site *site_of_column(const rel *r, int id) {
     for (; r; r = r->left) {
         int at = column_at(r, id);
         if (at < 0)
             return NULL;
         if (r->kind == REL_LLM)
-            for (int i = 0; i < r->llm.nuses; i++)
-                if (r->llm.uses[i].out_id == id)
-                    return &r->llm.uses[i];
+            for (int i = 0; i < r->llm.nsites; i++)
+                if (r->llm.sites[i].out_id == id)
+                    return &r->llm.sites[i];
         if (r->kind == REL_SHARED) {
             id = r->left->cols[at].id;
         } else if (r->kind == REL_PROJECT || (r->kind == REL_GROUP && at < r->group.nkeys)) {
@@ -196,7 +196,7 @@ static const llm_use *use_of_column(const rel *r, int id) {
                 return NULL;
             id = from->column.id;
         } else if (r->right && column_at(r->left, id) < 0) {
-            return use_of_column(r->right, id);
+            return site_of_column(r->right, id);
         }
     }
     return NULL;
@@ -233,9 +233,9 @@ static double common_fraction_of(const column_estimate *c, value v) {
 /* Estimates the selectivity of x = constant. */
 static double constant_selectivity(estimator *s, const expr *x, const expr *constant,
                                    const rel *r) {
-    const llm_use *use = x->kind == EXPR_COLUMN ? use_of_column(r, x->column.id) : NULL;
-    if (use && constant->kind == EXPR_LITERAL)
-        return answer_selectivity(s, use->call, constant->literal);
+    const llm_site *site = x->kind == EXPR_COLUMN ? site_of_column(r, x->column.id) : NULL;
+    if (site && constant->kind == EXPR_LITERAL)
+        return answer_selectivity(s, site->call, constant->literal);
     column_estimate c = estimate_expr(s, x, r);
     double share = constant->kind == EXPR_LITERAL ? common_fraction_of(&c, constant->literal) : -1;
     return share >= 0 ? share : (1 - c.null_fraction) / BASE_MAX(1, c.distinct);
@@ -625,11 +625,11 @@ static void estimate_limit(const rel *r, rel_estimate *e) {
 }
 
 static void estimate_llm_columns(const rel *r, rel_estimate *e) {
-    for (int i = 0; i < r->llm.nuses; i++) {
-        const llm_use *use = &r->llm.uses[i];
-        int at = column_at(r, use->out_id);
-        if (at >= 0 && use->call->nliterals > 0)
-            e->columns[at].distinct = use->call->nliterals;
+    for (int i = 0; i < r->llm.nsites; i++) {
+        const llm_site *site = &r->llm.sites[i];
+        int at = column_at(r, site->out_id);
+        if (at >= 0 && site->call->nliterals > 0)
+            e->columns[at].distinct = site->call->nliterals;
     }
 }
 

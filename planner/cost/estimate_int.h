@@ -58,7 +58,7 @@ double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
 double estimate_instruction_tokens(const estimator *s, const llm_call *call);
 /* Estimates for all rows of `input` the tokens in the prefix tree of the call's fields, and the
  * number of distinct inputs. */
-void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
+void estimate_data(estimator *s, const llm_site *site, const rel *input, double *tokens,
                    double *inputs);
 
 /* Estimates for each subset of a call's fields (bit i: field i) how many distinct combinations of

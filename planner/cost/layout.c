@@ -29,7 +29,7 @@ bool plan_data_pays(double data, double inputs, const plan_question *questions, 
 
 /* A call of the pipeline while its layout is decided. */
 typedef struct laid_call {
-    const llm_use *use;
+    const llm_site *site;
     bool decides; /* a filter reads its answer */
 } laid_call;
 
@@ -42,7 +42,7 @@ typedef struct layout {
 } layout;
 
 /* Whether a filter of the pipeline reads the call's answer. */
-static bool decides(const chain_stage *stages, int nstages, const llm_use *u, arena *mem) {
+static bool decides(const chain_stage *stages, int nstages, const llm_site *u, arena *mem) {
     id_set out = id_set_new(mem);
     id_set_add(&out, u->out_id);
     if (u->prob_id >= 0)
@@ -59,21 +59,22 @@ static bool decides(const chain_stage *stages, int nstages, const llm_use *u, ar
 static int deciding_before(const layout *l, int i) {
     int count = 0;
     for (int k = 0; k < l->n; k++)
-        count += l->calls[k].decides && (!l->calls[i].decides || l->calls[k].use->call->number <
-                                                                     l->calls[i].use->call->number);
+        count += l->calls[k].decides &&
+                 (!l->calls[i].decides ||
+                  l->calls[k].site->call->number < l->calls[i].site->call->number);
     return count;
 }
 
 /* Whether the call may need an answer for every row of the base: it has no guard, or its guard
  * reads answers. */
-static bool asks_everywhere(const layout *l, const llm_use *u) {
+static bool asks_everywhere(const layout *l, const llm_site *u) {
     id_set ids = id_set_new(l->s->mem);
     id_set_add_columns(&ids, l->base);
     return !u->guard || !expr_only_in(u->guard, &ids);
 }
 
 /* Whether two calls ask about the same fields of the same rows. */
-static bool share_rows(const layout *l, const llm_use *a, const llm_use *b) {
+static bool share_rows(const layout *l, const llm_site *a, const llm_site *b) {
     return asks_everywhere(l, a) && asks_everywhere(l, b) &&
            llm_calls_share_fields(a->call, a->args, b->call, b->args);
 }
@@ -82,7 +83,7 @@ static void find_groups(layout *l) {
     for (int i = 0; i < l->n; i++) {
         l->out[i].group = i;
         for (int k = i; k-- > 0;)
-            if (share_rows(l, l->calls[k].use, l->calls[i].use))
+            if (share_rows(l, l->calls[k].site, l->calls[i].site))
                 l->out[i].group = l->out[k].group;
     }
 }
@@ -96,11 +97,11 @@ static void lay_out_group(layout *l, int leader) {
     for (int i = leader; i < l->n; i++)
         if (l->out[i].group == leader)
             questions[count++] = (plan_question){
-                estimate_instruction_tokens(l->s, l->calls[i].use->call), l->out[i].asked_share};
+                estimate_instruction_tokens(l->s, l->calls[i].site->call), l->out[i].asked_share};
     if (wanted == LAYOUT_INSTRUCTION_FIRST)
         return;
     if (wanted == LAYOUT_AUTO) {
-        estimate_data(l->s, l->calls[leader].use, l->base, &data, &inputs);
+        estimate_data(l->s, l->calls[leader].site, l->base, &data, &inputs);
         if (!plan_data_pays(data, inputs, questions, count))
             return;
     }
@@ -114,12 +115,12 @@ call_layout *estimate_layout(estimator *s, const rel *pipeline) {
     const chain_stage *stages = pipeline_stages(s->mem, pipeline);
     layout l = {.s = s, .base = pipeline_base(pipeline)};
     for (int i = 0; i < nstages; i++)
-        l.n += stages[i].llm->llm.nuses;
+        l.n += stages[i].llm->llm.nsites;
     l.calls = ARENA_ARRAY(s->mem, laid_call, l.n + 1);
     l.out = ARENA_ARRAY(s->mem, call_layout, l.n + 1);
     for (int i = 0, at = 0; i < nstages; i++)
-        for (int k = 0; k < stages[i].llm->llm.nuses; k++, at++) {
-            const llm_use *u = &stages[i].llm->llm.uses[k];
+        for (int k = 0; k < stages[i].llm->llm.nsites; k++, at++) {
+            const llm_site *u = &stages[i].llm->llm.sites[k];
             l.calls[at] = (laid_call){u, decides(stages, nstages, u, s->mem)};
         }
     find_groups(&l);

@@ -515,7 +515,7 @@ static void build_demand(builder *b, const row_demand *from, const rel *base, co
     build_semi_join(b, &from->semi_join, &in, d);
 }
 
-static void build_site(builder *b, const llm_use *u, const rel *llm, plan_call_site *site) {
+static void build_site(builder *b, const llm_site *u, const rel *llm, plan_call_site *site) {
     scope in = {llm->left, NULL};
     site->call = u->call;
     site->guard = resolve(b, u->guard, &in);
@@ -530,10 +530,10 @@ static void build_site(builder *b, const llm_use *u, const rel *llm, plan_call_s
 static void build_stage(builder *b, const chain_stage *from, plan_stage *t) {
     names_add(b->names, from->llm, NULL);
     t->ncols = from->llm->ncols;
-    t->nsites = from->llm->llm.nuses;
+    t->nsites = from->llm->llm.nsites;
     t->sites = ARENA_ARRAY(b->mem, plan_call_site, t->nsites + 1);
     for (int i = 0; i < t->nsites; i++)
-        build_site(b, &from->llm->llm.uses[i], from->llm, &t->sites[i]);
+        build_site(b, &from->llm->llm.sites[i], from->llm, &t->sites[i]);
     t->nfilters = from->nfilters;
     t->filters = ARENA_ARRAY(b->mem, expr *, t->nfilters + 1);
     t->filter_estimates = ARENA_ARRAY(b->mem, plan_estimate, t->nfilters + 1);

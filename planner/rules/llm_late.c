@@ -13,14 +13,14 @@
 #include "rules_int.h"
 
 /* The calls of an LLM node below a sort, limit or window. */
-typedef struct split_uses {
-    llm_use *late;  /* [nlate] the calls that are moved above that node */
-    llm_use *early; /* [nearly] the calls that stay below it */
+typedef struct split_sites {
+    llm_site *late;  /* [nlate] the calls that are moved above that node */
+    llm_site *early; /* [nearly] the calls that stay below it */
     int nlate, nearly;
-} split_uses;
+} split_sites;
 
 /* Whether neither a field nor the guard of a call is volatile. */
-static bool is_stable(const llm_use *u) {
+static bool is_stable(const llm_site *u) {
     for (int i = 0; i < u->call->nfields; i++)
         if (expr_is_volatile(u->args[i]))
             return false;
@@ -28,14 +28,14 @@ static bool is_stable(const llm_use *u) {
 }
 
 /* Splits the calls of `llm`: those that `above` reads, and volatile ones, stay below it. */
-static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
-    split_uses s = {0};
+static split_sites split(rule_ctx *r, const rel *llm, const rel *above) {
+    split_sites s = {0};
     id_set reads = id_set_new(r->mem);
     rel_reads(above, &reads);
-    s.late = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
-    s.early = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
-    for (int i = 0; i < llm->llm.nuses; i++) {
-        const llm_use *u = &llm->llm.uses[i];
+    s.late = ARENA_ARRAY(r->mem, llm_site, llm->llm.nsites + 1);
+    s.early = ARENA_ARRAY(r->mem, llm_site, llm->llm.nsites + 1);
+    for (int i = 0; i < llm->llm.nsites; i++) {
+        const llm_site *u = &llm->llm.sites[i];
         bool read =
             id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
         if (read || !is_stable(u))
@@ -59,7 +59,7 @@ static rel *hoist(rule_ctx *r, rel *x, rel *input) {
     for (int i = 0; project && i < project->ncols; i++)
         expr_map_add(r, &map, project->cols[i].id, project->project.exprs[i].value);
     rel *core = rel_replace_here(r, x, &map);
-    split_uses s = split(r, llm, core);
+    split_sites s = split(r, llm, core);
     if (s.nlate == 0)
         return NULL;
     core->left = s.nearly ? make_llm(r, llm->left, s.early, s.nearly) : llm->left;
@@ -106,7 +106,7 @@ static rel *over_window(rule_ctx *r, rel *x);
 /* Moves the calls of `node`, the window's input, above the window x, except calls whose answers x
  * reads. */
 static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
-    split_uses s = split(r, node, x);
+    split_sites s = split(r, node, x);
     if (s.nlate == 0)
         return x;
     rel *below = s.nearly ? make_llm(r, node->left, s.early, s.nearly) : node->left;

@@ -20,10 +20,10 @@ static const double SAME_INPUTS = 1.001;
 /* The calls and conditions of a chain while it is rebuilt. */
 typedef struct call_chain {
     rule_ctx *r;
-    int nuses;            /* number of calls */
-    int room;             /* allocated entries of `uses` */
-    llm_use *uses;        /* [nuses] the calls in written order, from the bottom */
-    bool *placed;         /* [nuses] the call is in the rebuilt chain */
+    int nsites;           /* number of calls */
+    int room;             /* allocated entries of `sites` */
+    llm_site *sites;      /* [nsites] the calls in written order, from the bottom */
+    bool *placed;         /* [nsites] the call is in the rebuilt chain */
     conjuncts conditions; /* the conditions that read an answer */
     bool *applied;        /* [conditions.n] the condition is in the rebuilt chain */
     conjuncts last;       /* volatile conditions, which stay on top of the chain */
@@ -35,17 +35,17 @@ static rel *place(rule_ctx *r, rel *x, bool streaming);
 
 /* ---- taking apart ---------------------------------------------------------------------------- */
 
-static void add_uses(call_chain *s, const rel *x) {
-    if (s->nuses + x->llm.nuses > s->room) {
-        int room = 2 * (s->nuses + x->llm.nuses);
-        llm_use *uses = ARENA_ARRAY(s->r->mem, llm_use, room);
-        if (s->nuses)
-            memcpy(uses, s->uses, sizeof *uses * (size_t)s->nuses);
-        s->uses = uses;
+static void add_sites(call_chain *s, const rel *x) {
+    if (s->nsites + x->llm.nsites > s->room) {
+        int room = 2 * (s->nsites + x->llm.nsites);
+        llm_site *sites = ARENA_ARRAY(s->r->mem, llm_site, room);
+        if (s->nsites)
+            memcpy(sites, s->sites, sizeof *sites * (size_t)s->nsites);
+        s->sites = sites;
         s->room = room;
     }
-    memcpy(s->uses + s->nuses, x->llm.uses, sizeof *x->llm.uses * (size_t)x->llm.nuses);
-    s->nuses += x->llm.nuses;
+    memcpy(s->sites + s->nsites, x->llm.sites, sizeof *x->llm.sites * (size_t)x->llm.nsites);
+    s->nsites += x->llm.nsites;
 }
 
 static void add_columns(call_chain *s, const rel *project) {
@@ -67,13 +67,13 @@ static rel *take_apart(call_chain *s, rel *x, conjuncts *all) {
     }
     x = rel_replace_here(s->r, x, &s->made_of);
     if (x->kind == REL_LLM)
-        add_uses(s, x);
+        add_sites(s, x);
     else
         conjuncts_split(s->r, all, x->filter.predicate);
     return base;
 }
 
-static void add_outputs(id_set *ids, const llm_use *u) {
+static void add_outputs(id_set *ids, const llm_site *u) {
     id_set_add(ids, u->out_id);
     if (u->prob_id >= 0)
         id_set_add(ids, u->prob_id);
@@ -81,43 +81,43 @@ static void add_outputs(id_set *ids, const llm_use *u) {
 
 /* ---- one call -------------------------------------------------------------------------------- */
 
-static bool use_only_in(const llm_use *u, const id_set *ids) {
+static bool site_only_in(const llm_site *u, const id_set *ids) {
     for (int i = 0; i < u->call->nfields; i++)
         if (!expr_only_in(u->args[i], ids))
             return false;
     return !u->guard || expr_only_in(u->guard, ids);
 }
 
-static bool use_is_volatile(const llm_use *u) {
+static bool use_is_volatile(const llm_site *u) {
     for (int i = 0; i < u->call->nfields; i++)
         if (expr_is_volatile(u->args[i]))
             return true;
     return u->guard && expr_is_volatile(u->guard);
 }
 
-static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *input) {
+static plan_estimate estimate_site(rule_ctx *r, const llm_site *u, const rel *input) {
     plan_estimate e = {0};
     uint8_t *order = ARENA_ARRAY(r->mem, uint8_t, u->call->nfields + 1);
     bool data = r->env->settings->llm_layout == LAYOUT_DATA_FIRST;
-    estimate_llm_use(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e,
-                     order);
+    estimate_llm_site(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e,
+                      order);
     return e;
 }
 
 /* Adds a call on top of x. If x is an LLM node whose answers the call does not read, adds the call
  * to that node; otherwise makes a new LLM node. */
-static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
+static rel *add_call(rule_ctx *r, rel *x, const llm_site *u) {
     id_set below = id_set_new(r->mem);
     if (x->kind != REL_LLM)
         return make_llm(r, x, u, 1);
     id_set_add_columns(&below, x->left);
-    if (!use_only_in(u, &below))
+    if (!site_only_in(u, &below))
         return make_llm(r, x, u, 1);
-    int n = x->llm.nuses;
-    llm_use *uses = ARENA_ARRAY(r->mem, llm_use, n + 1);
-    memcpy(uses, x->llm.uses, sizeof *uses * (size_t)n);
-    uses[n] = *u;
-    rel *both = make_llm(r, x->left, uses, n + 1);
+    int n = x->llm.nsites;
+    llm_site *sites = ARENA_ARRAY(r->mem, llm_site, n + 1);
+    memcpy(sites, x->llm.sites, sizeof *sites * (size_t)n);
+    sites[n] = *u;
+    rel *both = make_llm(r, x->left, sites, n + 1);
     return both;
 }
 
@@ -125,7 +125,7 @@ static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
  * columns that they read, and the call has no more distinct inputs over it than above the join.
  * NULL: neither input. A call that only adds a column (`adds`) is never placed below a semi- or
  * anti-join, since this join can only drop rows. */
-static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
+static rel *cheaper_side(rule_ctx *r, rel *x, const llm_site *u, const conjuncts *conditions,
                          bool adds) {
     bool inner = rel_is_inner_join(x);
     if (x->kind != REL_JOIN || use_is_volatile(u) ||
@@ -135,19 +135,19 @@ static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts 
         rel *input = side ? x->right : x->left;
         id_set ids = id_set_new(r->mem);
         id_set_add_columns(&ids, input);
-        bool fits = use_only_in(u, &ids);
+        bool fits = site_only_in(u, &ids);
         add_outputs(&ids, u);
         for (int i = 0; i < conditions->n; i++)
             fits = fits && expr_only_in(conditions->list[i], &ids);
-        if (fits && estimate_use(r, u, input).distinct_inputs <=
-                        estimate_use(r, u, x).distinct_inputs * SAME_INPUTS)
+        if (fits && estimate_site(r, u, input).distinct_inputs <=
+                        estimate_site(r, u, x).distinct_inputs * SAME_INPUTS)
             return input;
     }
     return NULL;
 }
 
 /* Adds a call, and above it its conditions, on top of x, or further down below joins. */
-static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions, bool adds,
+static rel *sink(rule_ctx *r, rel *x, const llm_site *u, const conjuncts *conditions, bool adds,
                  bool may_sink) {
     rel *side = may_sink ? cheaper_side(r, x, u, conditions, adds) : NULL;
     if (!side)
@@ -174,7 +174,7 @@ static void mark_applied(call_chain *s, const conjuncts *c) {
 }
 
 /* Whether a condition not applied yet reads the call's answer, directly or through other calls. */
-static bool is_needed_later(const call_chain *s, const llm_use *u) {
+static bool is_needed_later(const call_chain *s, const llm_site *u) {
     id_set out = id_set_new(s->r->mem);
     bool waiting = false;
     add_outputs(&out, u);
@@ -183,13 +183,13 @@ static bool is_needed_later(const call_chain *s, const llm_use *u) {
             return true;
         waiting = waiting || !s->applied[i];
     }
-    for (int i = 0; i < s->nuses && waiting; i++) {
-        if (s->placed[i] || &s->uses[i] == u)
+    for (int i = 0; i < s->nsites && waiting; i++) {
+        if (s->placed[i] || &s->sites[i] == u)
             continue;
-        bool reads = expr_touches(s->uses[i].guard, &out);
-        for (int k = 0; k < s->uses[i].call->nfields; k++)
-            reads = reads || expr_touches(s->uses[i].args[k], &out);
-        if (reads && is_needed_later(s, &s->uses[i]))
+        bool reads = expr_touches(s->sites[i].guard, &out);
+        for (int k = 0; k < s->sites[i].call->nfields; k++)
+            reads = reads || expr_touches(s->sites[i].args[k], &out);
+        if (reads && is_needed_later(s, &s->sites[i]))
             return true;
     }
     return false;
@@ -202,7 +202,7 @@ typedef enum call_class { CALL_FILTERS, CALL_NEEDED, CALL_ADDS } call_class;
 
 /* A call that could be placed next. */
 typedef struct candidate {
-    const llm_use *use;
+    const llm_site *site;
     call_class class;
     double cost_ms;
     /* CALL_FILTERS: the rows that pass the conditions that are evaluated after the call. */
@@ -210,10 +210,10 @@ typedef struct candidate {
 } candidate;
 
 static candidate candidate_of(const call_chain *s, const rel *x, const id_set *ids,
-                              const llm_use *u) {
+                              const llm_site *u) {
     id_set with = id_set_copy(ids);
     add_outputs(&with, u);
-    candidate c = {u, CALL_FILTERS, estimate_use(s->r, u, x).cost_ms, NULL};
+    candidate c = {u, CALL_FILTERS, estimate_site(s->r, u, x).cost_ms, NULL};
     conjuncts on = ready_conditions(s, &with);
     if (on.n == 0)
         c.class = is_needed_later(s, u) ? CALL_NEEDED : CALL_ADDS;
@@ -225,7 +225,7 @@ static candidate candidate_of(const call_chain *s, const rel *x, const id_set *i
 /* Returns how many milliseconds less c costs after the conditions of `first` have removed rows. The
  * saving is small if many rows share an input. */
 static double spared_by(const call_chain *s, const candidate *c, const candidate *first) {
-    return c->cost_ms - estimate_use(s->r, c->use, first->filtered).cost_ms;
+    return c->cost_ms - estimate_site(s->r, c->site, first->filtered).cost_ms;
 }
 
 /* Whether a goes before b: cost(a) + cost(b after a) is less than cost(b) + cost(a after b), by
@@ -239,17 +239,17 @@ static bool goes_first(const call_chain *s, const candidate *a, const candidate 
 }
 
 /* Returns the index of the call to place next; -1: no call can be placed. */
-static int next_use(const call_chain *s, const rel *x, const id_set *ids) {
+static int next_site(const call_chain *s, const rel *x, const id_set *ids) {
     int best = -1, waiting = 0;
     candidate chosen = {0};
-    for (int i = 0; i < s->nuses; i++)
+    for (int i = 0; i < s->nsites; i++)
         waiting += !s->placed[i];
-    for (int i = 0; i < s->nuses; i++) {
-        if (s->placed[i] || !use_only_in(&s->uses[i], ids))
+    for (int i = 0; i < s->nsites; i++) {
+        if (s->placed[i] || !site_only_in(&s->sites[i], ids))
             continue;
         if (waiting == 1)
             return i;
-        candidate c = candidate_of(s, x, ids, &s->uses[i]);
+        candidate c = candidate_of(s, x, ids, &s->sites[i]);
         if (best < 0 || goes_first(s, &c, &chosen)) {
             best = i;
             chosen = c;
@@ -261,8 +261,8 @@ static int next_use(const call_chain *s, const rel *x, const id_set *ids) {
 static rel *put_together(call_chain *s, rel *x) {
     id_set ids = id_set_new(s->r->mem);
     id_set_add_columns(&ids, x);
-    for (int at = next_use(s, x, &ids); at >= 0; at = next_use(s, x, &ids)) {
-        const llm_use *u = &s->uses[at];
+    for (int at = next_site(s, x, &ids); at >= 0; at = next_site(s, x, &ids)) {
+        const llm_site *u = &s->sites[at];
         add_outputs(&ids, u);
         conjuncts on = ready_conditions(s, &ids);
         s->placed[at] = true;
@@ -285,7 +285,7 @@ static rel *with_projections(const call_chain *s, rel *done, const rel *like) {
 }
 
 static bool all_placed(const call_chain *s) {
-    for (int i = 0; i < s->nuses; i++)
+    for (int i = 0; i < s->nsites; i++)
         if (!s->placed[i])
             return false;
     for (int i = 0; i < s->conditions.n; i++)
@@ -300,18 +300,18 @@ static rel *place_chain(rule_ctx *r, rel *x, bool streaming) {
     call_chain s = {.r = r, .may_sink = !streaming};
     conjuncts all = {0}, plain = {0};
     rel *base = take_apart(&s, x, &all);
-    if (s.nuses == 0)
+    if (s.nsites == 0)
         return rel_over(r, x, place(r, x->left, streaming && x->kind == REL_FILTER), NULL);
     id_set answers = id_set_new(r->mem);
-    for (int i = 0; i < s.nuses; i++)
-        add_outputs(&answers, &s.uses[i]);
+    for (int i = 0; i < s.nsites; i++)
+        add_outputs(&answers, &s.sites[i]);
     for (int i = 0; i < all.n; i++)
         conjuncts_add(r,
                       expr_is_volatile(all.list[i])         ? &s.last
                       : expr_touches(all.list[i], &answers) ? &s.conditions
                                                             : &plain,
                       all.list[i]);
-    s.placed = ARENA_ARRAY(r->mem, bool, s.nuses);
+    s.placed = ARENA_ARRAY(r->mem, bool, s.nsites);
     s.applied = ARENA_ARRAY(r->mem, bool, s.conditions.n + 1);
     if (plain.n)
         base = push_conditions(r, make_filter(r, base, &plain));

@@ -7,19 +7,19 @@
 #include "rules_int.h"
 
 static void add_answers(id_set *ids, const rel *llm) {
-    for (int i = 0; i < llm->llm.nuses; i++) {
-        id_set_add(ids, llm->llm.uses[i].out_id);
-        if (llm->llm.uses[i].prob_id >= 0)
-            id_set_add(ids, llm->llm.uses[i].prob_id);
+    for (int i = 0; i < llm->llm.nsites; i++) {
+        id_set_add(ids, llm->llm.sites[i].out_id);
+        if (llm->llm.sites[i].prob_id >= 0)
+            id_set_add(ids, llm->llm.sites[i].prob_id);
     }
 }
 
 /* Whether a field of a call in `llm` reads one of `answers`. The inputs of such a call are known
  * only after these answers, so today the call starts a new pipeline. */
 static bool fields_read(const rel *llm, const id_set *answers) {
-    for (int i = 0; i < llm->llm.nuses; i++)
-        for (int f = 0; f < llm->llm.uses[i].call->nfields; f++)
-            if (expr_touches(llm->llm.uses[i].args[f], answers))
+    for (int i = 0; i < llm->llm.nsites; i++)
+        for (int f = 0; f < llm->llm.sites[i].call->nfields; f++)
+            if (expr_touches(llm->llm.sites[i].args[f], answers))
                 return true;
     return false;
 }

@@ -128,21 +128,21 @@ static rel *prune_group(pruner *p, rel *x, const id_set *wanted) {
 }
 
 static rel *prune_llm(pruner *p, rel *x, const id_set *wanted) {
-    llm_use *uses = ARENA_ARRAY(p->r->mem, llm_use, x->llm.nuses + 1);
+    llm_site *sites = ARENA_ARRAY(p->r->mem, llm_site, x->llm.nsites + 1);
     int n = 0;
     bool same = true;
-    for (int i = 0; i < x->llm.nuses; i++) {
-        llm_use u = x->llm.uses[i];
+    for (int i = 0; i < x->llm.nsites; i++) {
+        llm_site u = x->llm.sites[i];
         bool prob = u.prob_id >= 0 && id_set_has(wanted, u.prob_id);
         same = same && prob == (u.prob_id >= 0);
         if (!prob)
             u.prob_id = -1;
         if (prob || id_set_has(wanted, u.out_id))
-            uses[n++] = u;
+            sites[n++] = u;
     }
     if (n == 0)
         return prune(p, x->left, wanted);
-    rel *copy = same && n == x->llm.nuses ? x : make_llm(p->r, x->left, uses, n);
+    rel *copy = same && n == x->llm.nsites ? x : make_llm(p->r, x->left, sites, n);
     return prune_input(p, copy, wanted);
 }
 

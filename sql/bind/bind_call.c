@@ -289,7 +289,7 @@ static bool has_column(const scope *s, int id) {
 static void read_column(void *ctx, int id) {
     reading *r = ctx;
     bool outer = false;
-    const llm_use *asked = lift_use_of(r->s, r->calls, id);
+    const llm_site *asked = lift_site_of(r->s, r->calls, id);
     for (int i = 0; asked && i < asked->call->nfields; i++)
         expr_columns(asked->args[i], read_column, r);
     if (asked)

@@ -493,7 +493,7 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
     for (int i = 0; i < l->steps.n; i++) {
         step *s = l->steps.items[i];
         if (!s->is_apply)
-            s->use.guard = expr_and(b->mem, guard, s->use.guard);
+            s->site.guard = expr_and(b->mem, guard, s->site.guard);
     }
 }
 

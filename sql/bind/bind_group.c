@@ -13,8 +13,7 @@
 /* A call answered for the rows and asked again for the groups. */
 typedef struct clone {
     int below_id; /* column of the answers for the rows */
-    step *use;    /* the call above the groups */
-    bool prob;
+    step *above;  /* the call above the groups */
 } clone;
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -90,7 +89,7 @@ static str key_name(const grouping *g, int i) {
 static bool makes(const step *s, int id) {
     if (s->is_apply)
         return s->value_id == id || s->mark_id == id;
-    return s->use.out_id == id || s->use.prob_id == id;
+    return s->site.out_id == id || s->site.prob_id == id;
 }
 
 static step *find_step(const list *steps, int id) {
@@ -132,39 +131,39 @@ static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
         rel_walk(s->right, &v);
         return !w.failed;
     }
-    for (int i = 0; i < s->use.call->nfields; i++)
-        if (!(s->use.args[i] = rewrite(b, g, above, s->use.args[i])))
+    for (int i = 0; i < s->site.call->nfields; i++)
+        if (!(s->site.args[i] = rewrite(b, g, above, s->site.args[i])))
             return false;
-    return !s->use.guard || (s->use.guard = rewrite(b, g, above, s->use.guard)) != NULL;
+    return !s->site.guard || (s->site.guard = rewrite(b, g, above, s->site.guard)) != NULL;
 }
 
 /* Asks a call that is answered below the groups (in WHERE, a key, an aggregate) again, with the
  * group keys as arguments: the answers below are per row, not per group. */
 static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
-    bool prob = x->column.id == below->use.prob_id;
+    bool prob = x->column.id == below->site.prob_id;
     for (int i = 0; i < g->clones.n; i++) {
         const clone *c = g->clones.items[i];
-        if (c->below_id == below->use.out_id)
-            return expr_column(b->mem, prob ? c->use->use.prob_id : c->use->use.out_id, x->type,
-                               x->column.name);
+        if (c->below_id == below->site.out_id)
+            return expr_column(b->mem, prob ? c->above->site.prob_id : c->above->site.out_id,
+                               x->type, x->column.name);
     }
     step *s = ARENA_NEW(b->mem, step);
-    s->use = below->use;
+    s->site = below->site;
     s->value_id = s->mark_id = -1;
-    s->use.args = ARENA_ARRAY(b->mem, expr *, below->use.call->nfields);
-    for (int i = 0; i < below->use.call->nfields; i++)
-        s->use.args[i] = below->use.args[i];
-    s->use.out_id = new_id(b);
-    *id_of(b, s->use.out_id) = *id_of(b, below->use.out_id);
-    if (below->use.prob_id >= 0)
-        s->use.prob_id = new_id(b);
+    s->site.args = ARENA_ARRAY(b->mem, expr *, below->site.call->nfields);
+    for (int i = 0; i < below->site.call->nfields; i++)
+        s->site.args[i] = below->site.args[i];
+    s->site.out_id = new_id(b);
+    *id_of(b, s->site.out_id) = *id_of(b, below->site.out_id);
+    if (below->site.prob_id >= 0)
+        s->site.prob_id = new_id(b);
     if (!rewrite_step(b, g, above, s))
         return NULL;
     clone *c = ARENA_NEW(b->mem, clone);
-    *c = (clone){below->use.out_id, s, prob};
+    *c = (clone){below->site.out_id, s};
     list_add(b->mem, &g->clones, c);
     list_add(b->mem, &above->steps, s);
-    return expr_column(b->mem, prob ? s->use.prob_id : s->use.out_id, x->type, x->column.name);
+    return expr_column(b->mem, prob ? s->site.prob_id : s->site.out_id, x->type, x->column.name);
 }
 
 static expr *ungrouped(binder *b, const grouping *g, const expr *x) {

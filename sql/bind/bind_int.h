@@ -39,9 +39,9 @@ typedef struct scope {
 
 /* An LLM call or a subquery lifted out of an expression: becomes a node below the clause. */
 struct step {
-    bool is_apply; /* true: a subquery (`text` to `guard_id`); false: an LLM call (`use`) */
+    bool is_apply; /* true: a subquery (`text` to `guard_id`); false: an LLM call (`site`) */
     bool placed;   /* lift_place has added its node */
-    llm_use use;
+    llm_site site;
     str text;       /* the text of the subquery */
     rel *right;     /* the bound subquery */
     join_kind kind; /* JOIN_MARK for IN and EXISTS, else JOIN_SINGLE */
@@ -369,7 +369,7 @@ rel *bind_union_all(binder *b, rel *l, rel *r);
 
 /* Returns the step that answers this call for these arguments: an existing step, or a new step of
  * `l`. */
-step *lift_use(binder *b, lift *l, call_info *info, expr **args);
+step *lift_site(binder *b, lift *l, call_info *info, expr **args);
 /* Adds the steps of `l` as nodes above r, each after the steps that it reads. */
 rel *lift_place(binder *b, lift *l, rel *r);
 /* Lets expressions of the scope that are bound later use the answers of `l`. */
@@ -377,7 +377,7 @@ void lift_register(binder *b, const lift *l);
 /* Adds the step of a subquery. */
 void lift_apply(binder *b, lift *l, step *s);
 /* Returns the call of `l` or of s->computed that column `id` answers, or NULL. */
-const llm_use *lift_use_of(const scope *s, const lift *l, int id);
+const llm_site *lift_site_of(const scope *s, const lift *l, int id);
 /* True if `wanted` implies `guard` (NULL: always true), as far as a syntactic test can tell. */
 bool guard_covers(const expr *guard, const expr *wanted);
 /* True if x (may be NULL) refers to column `id`. */

@@ -460,15 +460,15 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
     return 0;
 }
 
-static void note_use(rel_visit *v, llm_use *u) {
+static void note_site(rel_visit *v, llm_site *u) {
     (void)u;
     *(bool *)v->ctx = true;
 }
 
 /* True if r contains an LLM call, also in a CTE or view that it reads. */
-static bool has_llm_use(rel *r) {
+static bool has_llm_call(rel *r) {
     bool found = false;
-    rel_visit v = {.on_use = note_use, .ctx = &found};
+    rel_visit v = {.on_site = note_site, .ctx = &found};
     rel_walk(r, &v);
     return found;
 }
@@ -485,7 +485,7 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
     int status =
         is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
     b->at = before;
-    if (status || !has_llm_use(r))
+    if (status || !has_llm_call(r))
         return status ? status : example_columns(b, n, f, call, r);
     fail_node(b, n, "an LLM call is not allowed in the examples query");
     err_hint(b->e, "store the answers first: CREATE TABLE … AS SELECT …");
@@ -664,9 +664,9 @@ static expr *bind_answer(binder *b, const node *n, bool prob, const node *named,
         info->uses->prob = b->learned = true;
         info->lacks_prob = info->number <= before;
     }
-    step *s = lift_use(b, b->at.lift, info, f.args);
-    return prob ? expr_column(b->mem, s->use.prob_id, TYPE_REAL, STR("LLM_PROB"))
-                : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), STR("LLM"));
+    step *s = lift_site(b, b->at.lift, info, f.args);
+    return prob ? expr_column(b->mem, s->site.prob_id, TYPE_REAL, STR("LLM_PROB"))
+                : expr_column(b->mem, s->site.out_id, llm_call_type(info->call), STR("LLM"));
 }
 
 expr *bind_llm(binder *b, const node *n, value_type used) {

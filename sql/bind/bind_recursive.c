@@ -134,7 +134,7 @@ typedef struct call_search {
     const llm_call *call;
 } call_search;
 
-static void find_call(rel_visit *v, llm_use *u) {
+static void find_call(rel_visit *v, llm_site *u) {
     call_search *s = v->ctx;
     s->call = u->call;
 }
@@ -144,7 +144,7 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
     int n = (int)name.name.n, times = count_working(r, c->number);
     const char *where = times == 1 ? invalid_place(r, c->number) : NULL;
     call_search s = {NULL};
-    rel_visit v = {.on_use = find_call, .ctx = &s};
+    rel_visit v = {.on_site = find_call, .ctx = &s};
     rel_walk(r, &v);
     if (s.call) {
         fail(b, ERR_UNSUPPORTED, s.call->pos, s.call->len,

@@ -40,8 +40,8 @@ static bool same_words(const node *x, const node *y) {
            value_compare(x->literal, y->literal) == 0 && str_equal(x->digits, y->digits) &&
            str_equal(x->qualifier.name, y->qualifier.name) &&
            str_equal(x->name.name, y->name.name) && x->op == y->op && x->nargs == y->nargs &&
-           x->negated == y->negated && x->distinct == y->distinct && x->star == y->star &&
-           x->has_operand == y->has_operand && x->has_else == y->has_else && x->type == y->type;
+           x->distinct == y->distinct && x->star == y->star && x->has_operand == y->has_operand &&
+           x->has_else == y->has_else && x->type == y->type;
 }
 
 static bool same_node(const node *x, const node *y);

@@ -40,8 +40,8 @@ bool expr_mentions(const expr *x, int id) {
 /* True if x reads a column of the step: an answer, its probability, the value or mark of a
  * subquery. */
 static bool reads_step(const expr *x, const step *s) {
-    int ids[2] = {s->is_apply ? s->value_id : s->use.out_id,
-                  s->is_apply ? s->mark_id : s->use.prob_id};
+    int ids[2] = {s->is_apply ? s->value_id : s->site.out_id,
+                  s->is_apply ? s->mark_id : s->site.prob_id};
     return (ids[0] >= 0 && expr_mentions(x, ids[0])) || (ids[1] >= 0 && expr_mentions(x, ids[1]));
 }
 
@@ -56,11 +56,11 @@ static bool depends_through(binder *b, const lift *l, const expr *x, const step 
         if (s == of || s->searched == b->search || !reads_step(x, s))
             continue;
         s->searched = b->search;
-        if (depends_through(b, l, s->is_apply ? s->predicate : s->use.guard, of) ||
+        if (depends_through(b, l, s->is_apply ? s->predicate : s->site.guard, of) ||
             depends_through(b, l, s->guard, of))
             return true;
-        for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
-            if (depends_through(b, l, s->use.args[k], of))
+        for (int k = 0; !s->is_apply && k < s->site.call->nfields; k++)
+            if (depends_through(b, l, s->site.args[k], of))
                 return true;
     }
     return false;
@@ -72,10 +72,10 @@ static bool depends(binder *b, const lift *l, const expr *x, const step *of) {
 }
 
 static bool same_question(const step *s, const llm_call *call, expr **args) {
-    if (s->is_apply || s->use.call != call)
+    if (s->is_apply || s->site.call != call)
         return false;
     for (int i = 0; i < call->nfields; i++)
-        if (!expr_equal(s->use.args[i], args[i]))
+        if (!expr_equal(s->site.args[i], args[i]))
             return false;
     return true;
 }
@@ -108,55 +108,55 @@ bool guard_covers(const expr *guard, const expr *wanted) {
 static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
     for (int i = 0; b->at.scope && i < b->at.scope->computed.n; i++) {
         step *s = b->at.scope->computed.items[i];
-        if (same_question(s, call, args) && guard_covers(s->use.guard, b->at.guard))
+        if (same_question(s, call, args) && guard_covers(s->site.guard, b->at.guard))
             return s;
     }
     for (int i = 0; i < l->steps.n; i++) {
         step *s = l->steps.items[i];
         if (!same_question(s, call, args))
             continue;
-        if (guard_covers(s->use.guard, b->at.guard))
+        if (guard_covers(s->site.guard, b->at.guard))
             return s;
         if (depends(b, l, b->at.guard, s))
             continue;
-        s->use.guard = b->at.guard
-                           ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->at.guard}, 2)
-                           : NULL;
+        s->site.guard = b->at.guard
+                            ? expr_chain(b->mem, OP_OR, (expr *[]){s->site.guard, b->at.guard}, 2)
+                            : NULL;
         return s;
     }
     return NULL;
 }
 
-step *lift_use(binder *b, lift *l, call_info *info, expr **args) {
+step *lift_site(binder *b, lift *l, call_info *info, expr **args) {
     step *s = find_same(b, l, info->call, args);
     if (!s) {
         s = ARENA_NEW(b->mem, step);
         s->value_id = s->mark_id = -1;
-        s->use = (llm_use){.call = info->call,
-                           .args = args,
-                           .guard = b->at.guard,
-                           .out_id = new_id(b),
-                           .prob_id = -1};
-        id_of(b, s->use.out_id)->call = info;
+        s->site = (llm_site){.call = info->call,
+                             .args = args,
+                             .guard = b->at.guard,
+                             .out_id = new_id(b),
+                             .prob_id = -1};
+        id_of(b, s->site.out_id)->call = info;
         list_add(b->mem, &l->steps, s);
     }
-    if (info->uses->prob && s->use.prob_id < 0)
-        s->use.prob_id = new_id(b);
+    if (info->uses->prob && s->site.prob_id < 0)
+        s->site.prob_id = new_id(b);
     return s;
 }
 
-static const llm_use *use_among(const list *steps, int id) {
+static const llm_site *site_among(const list *steps, int id) {
     for (int i = 0; i < steps->n; i++) {
         const step *s = steps->items[i];
-        if (!s->is_apply && (s->use.out_id == id || s->use.prob_id == id))
-            return &s->use;
+        if (!s->is_apply && (s->site.out_id == id || s->site.prob_id == id))
+            return &s->site;
     }
     return NULL;
 }
 
-const llm_use *lift_use_of(const scope *s, const lift *l, int id) {
-    const llm_use *use = use_among(&l->steps, id);
-    return use || !s ? use : use_among(&s->computed, id);
+const llm_site *lift_site_of(const scope *s, const lift *l, int id) {
+    const llm_site *site = site_among(&l->steps, id);
+    return site || !s ? site : site_among(&s->computed, id);
 }
 
 /* ---- placing --------------------------------------------------------------------------------- */
@@ -164,10 +164,10 @@ const llm_use *lift_use_of(const scope *s, const lift *l, int id) {
 static bool depends_on(const step *s, const step *other) {
     if (s->is_apply)
         return reads_step(s->predicate, other) || reads_step(s->guard, other);
-    if (reads_step(s->use.guard, other))
+    if (reads_step(s->site.guard, other))
         return true;
-    for (int k = 0; k < s->use.call->nfields; k++)
-        if (reads_step(s->use.args[k], other))
+    for (int k = 0; k < s->site.call->nfields; k++)
+        if (reads_step(s->site.args[k], other))
             return true;
     return false;
 }
@@ -228,8 +228,8 @@ static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
     return r;
 }
 
-static rel *place_uses(binder *b, lift *l, rel *r, int *left) {
-    llm_use *uses = ARENA_ARRAY(b->mem, llm_use, l->steps.n);
+static rel *place_sites(binder *b, lift *l, rel *r, int *left) {
+    llm_site *sites = ARENA_ARRAY(b->mem, llm_site, l->steps.n);
     step **ready = ARENA_ARRAY(b->mem, step *, l->steps.n);
     int n = 0;
     for (int i = 0; i < l->steps.n; i++) {
@@ -239,13 +239,13 @@ static rel *place_uses(binder *b, lift *l, rel *r, int *left) {
     }
     for (int i = 0; i < n; i++) {
         ready[i]->placed = true;
-        uses[i] = ready[i]->use;
-        llm_call *call = (llm_call *)(uintptr_t)uses[i].call;
+        sites[i] = ready[i]->site;
+        llm_call *call = (llm_call *)(uintptr_t)sites[i].call;
         if (!call->number)
             call->number = ++b->ncalls;
     }
     *left -= n;
-    return n ? rel_llm(b->mem, r, uses, n) : r;
+    return n ? rel_llm(b->mem, r, sites, n) : r;
 }
 
 rel *lift_place(binder *b, lift *l, rel *r) {
@@ -253,7 +253,7 @@ rel *lift_place(binder *b, lift *l, rel *r) {
     while (left > 0) {
         int before = left;
         r = place_applies(b, l, r, &left);
-        r = place_uses(b, l, r, &left);
+        r = place_sites(b, l, r, &left);
         if (left == before) { /* cannot happen: find_same never creates a cycle */
             fail(b, ERR_INTERNAL, -1, 0, "LLM calls depend on each other");
             return r;

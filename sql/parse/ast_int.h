@@ -83,7 +83,7 @@ struct node {
     int nargs;
     node **args;
     int cap;
-    bool negated, distinct, star, has_operand, has_else;
+    bool distinct, star, has_operand, has_else;
     list order_by; /* of order_item*: ORDER BY inside an aggregate's parentheses */
     node *filter;
     window_spec *over;

@@ -173,7 +173,7 @@ const char *set_op_sql(set_op op) {
     return set_ops[op].sql;
 }
 
-static void print_call(const llm_use *u, buf *out) {
+static void print_call(const llm_site *u, buf *out) {
     const llm_call *c = u->call;
     buf_printf(out, " #%d = LLM#%d ", u->out_id, c->number);
     value_print_sql(out, c->prompt);
@@ -380,9 +380,9 @@ static void print_limit(const rel *r, buf *out) {
 }
 
 static void print_llm(const rel *r, buf *out) {
-    for (int i = 0; i < r->llm.nuses; i++) {
+    for (int i = 0; i < r->llm.nsites; i++) {
         buf_append_c(out, i ? ";" : "");
-        print_call(&r->llm.uses[i], out);
+        print_call(&r->llm.sites[i], out);
     }
 }
 

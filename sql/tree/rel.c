@@ -41,7 +41,7 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
 
 /* Returns the column of the answer or of the probability of `u`. A column with this id that the
  * node already has is kept unchanged. */
-static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob) {
+static rel_column llm_column(arena *a, const rel *r, const llm_site *u, bool prob) {
     int id = prob ? u->prob_id : u->out_id;
     const rel_column *had = rel_column_of(r, id);
     if (had)
@@ -51,12 +51,12 @@ static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob
 }
 
 static void set_llm_columns(arena *a, rel *r) {
-    rel_column *more = ARENA_ARRAY(a, rel_column, 2 * r->llm.nuses);
+    rel_column *more = ARENA_ARRAY(a, rel_column, 2 * r->llm.nsites);
     int n = 0;
-    for (int i = 0; i < r->llm.nuses; i++) {
-        more[n++] = llm_column(a, r, &r->llm.uses[i], false);
-        if (r->llm.uses[i].prob_id >= 0)
-            more[n++] = llm_column(a, r, &r->llm.uses[i], true);
+    for (int i = 0; i < r->llm.nsites; i++) {
+        more[n++] = llm_column(a, r, &r->llm.sites[i], false);
+        if (r->llm.sites[i].prob_id >= 0)
+            more[n++] = llm_column(a, r, &r->llm.sites[i], true);
     }
     take_columns(a, r, more, n);
 }
@@ -157,10 +157,10 @@ rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate,
     return r;
 }
 
-rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses) {
+rel *rel_llm(arena *a, rel *left, llm_site *sites, int nsites) {
     rel *r = rel_new(a, REL_LLM, left, NULL);
-    r->llm.uses = uses;
-    r->llm.nuses = nuses;
+    r->llm.sites = sites;
+    r->llm.nsites = nsites;
     rel_set_columns(a, r);
     return r;
 }
@@ -233,10 +233,10 @@ static void each(rel_visit *v, expr **x) {
 }
 
 static void each_llm(rel *r, rel_visit *v) {
-    for (int i = 0; i < r->llm.nuses; i++) {
-        llm_use *u = &r->llm.uses[i];
-        if (v->on_use)
-            v->on_use(v, u);
+    for (int i = 0; i < r->llm.nsites; i++) {
+        llm_site *u = &r->llm.sites[i];
+        if (v->on_site)
+            v->on_site(v, u);
         for (int k = 0; v->on_expr && k < u->call->nfields; k++)
             each(v, &u->args[k]);
         if (v->on_expr)

@@ -31,14 +31,14 @@ rel *rel_shared(arena *a, rel *left, int number);
 rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct);
 
 typedef struct rel_visit {
-    void (*on_expr)(struct rel_visit *v, expr **x);  /* may replace *x; may be NULL */
-    void (*on_use)(struct rel_visit *v, llm_use *u); /* may be NULL */
+    void (*on_expr)(struct rel_visit *v, expr **x);    /* may replace *x; may be NULL */
+    void (*on_site)(struct rel_visit *v, llm_site *u); /* may be NULL */
     void *ctx;
     /* bit set of the numbers of the shared relations already visited; a relation whose number does
      * not fit is visited at each reference */
     uint64_t seen[16];
 } rel_visit;
-/* Calls the visitor for every expression and LLM use of the tree. A shared relation is visited only
+/* Calls the visitor for every expression and call site of the tree. A shared relation is visited only
  * once. */
 void rel_walk(rel *r, rel_visit *v);
 /* rel_settle sets the type of a column whose values are all NULL, once the context determines it.

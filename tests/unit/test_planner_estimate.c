@@ -259,8 +259,8 @@ static plan_estimate llm_of(const char *sql, uint8_t *order) {
     estimator *s = estimator_new(mem, &env);
     rule_ctx rules = {.mem = mem, .env = &env};
     const call_layout *layouts = estimate_layout(s, pipeline_new(&rules, (rel *)r, 1));
-    for (int i = r->llm.nuses; i-- > 0;)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i].layout, &e, order ? order : own);
+    for (int i = r->llm.nsites; i-- > 0;)
+        estimate_llm_site(s, &r->llm.sites[i], r->left, layouts[i].layout, &e, order ? order : own);
     return e;
 }
 
