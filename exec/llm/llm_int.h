@@ -287,7 +287,8 @@ struct llm_runtime {
     bool forget;         /* plans must not depend on earlier runs (llm_plan_hooks) */
     /* sum of the figures of closed sessions and of the figures that the operators count */
     llm_figures figures;
-    int operators_started; /* number of stages of the operators that have started */
+    int operators_started; /* number of stages of all operators that have started; numbers the
+                            * stages in the progress */
     double started_s;
     double watched_s; /* when details were last collected (watch.c) */
     count_run counts[COUNT_STRATEGIES];

@@ -16,7 +16,7 @@
 enum { CONFIG_MAX_LAYERS = 512, CONFIG_MAX_HEAD_DIM = 512 };
 
 typedef enum rope_pairing {
-    ROPE_NEIGHBOURS, /* rotates dimensions 2i and 2i + 1: llama, whose converter permutes them */
+    ROPE_NEIGHBOURS, /* rotates dimensions 2i and 2i + 1: llama (its converter permutes Q and K) */
     ROPE_HALVES      /* rotates dimensions i and i + rope_dims/2: qwen, gemma, phi */
 } rope_pairing;
 

@@ -160,8 +160,8 @@ bool schedule_fill_one(llm_session *s, request *r);
 void schedule_reset_pass(llm_session *s);
 /* Sets the wants' pointers to their results, once the pass is filled. */
 void schedule_finish_pass(llm_session *s);
-/* Removes a segment's node, when the logits of the segment and of all segments below it are known,
- * or the request is released. */
+/* Removes a segment's node. Called when the logits of the segment and of all segments below it are
+ * known, or when the request is released. */
 void schedule_segment_done(llm_session *s, request *r, int segment);
 /* Takes a waiting request out of the tree's lists; NULL: there is none. */
 request *schedule_take_waiting(llm_session *s);

@@ -29,7 +29,7 @@ typedef struct edge {
 
 enum {
     USED = 1,   /* the row's cheapest chain has this edge */
-    HANDLED = 2 /* at a group's first row: the group was reweighed in this iterate */
+    HANDLED = 2 /* at a group's first row: reweigh() has reweighed the group in this step */
 };
 
 /* The cheapest chain of each active row of a set, from this set on. Costs are in units. */

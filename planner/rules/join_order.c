@@ -416,7 +416,8 @@ static rel *order_joins(rule_ctx *r, rel *x) {
 
 static rel *order_within(rule_ctx *r, rel *x);
 
-/* Orders every maximal tree of inner joins in x, inner trees first. */
+/* Orders every maximal tree of inner joins in x. A tree nested in a relation of another tree is
+ * ordered before that tree. */
 static rel *order_below(rule_ctx *r, rel *x) {
     return rel_is_inner_join(x) ? order_joins(r, order_within(r, x))
                                 : rel_each_input(r, x, order_below);

@@ -259,8 +259,9 @@ static semi_join_demand partners_on_left(rule_ctx *r, const rel *x) {
     return p.keys.n > 0 ? p : (semi_join_demand){0};
 }
 
-/* Returns the demand on one input (`side`) of a join. Adds the parts of the join's condition to the
- * keys: rows of one input that are equal in them match the same rows of the other input. */
+/* Returns the demand on one input (`side`) of a join. The keys of top_n become those parts of d's
+ * keys and of the join's condition that read only this input: rows of it that are equal in the
+ * condition's parts match the same rows of the other input. */
 static row_demand below_join(rule_ctx *r, const rel *x, const rel *side, row_demand d) {
     bool inner = join_is_inner(x->join.kind);
     row_demand own = {.limit_hint = d.limit_hint, .top_n.n = d.top_n.n};

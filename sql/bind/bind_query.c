@@ -297,7 +297,7 @@ static str output_name(binder *b, const select_item *item) {
         return item->alias.name;
     if (n->kind == NODE_COLUMN)
         return n->name.name;
-    /* in a view, positions refer to the view's text, which b->text is not */
+    /* in a view, n->pos is an offset in the view's text, but b->text is the statement's text */
     if (b->view_depth > 0) {
         if (n->kind == NODE_CALL)
             return n->name.name;

@@ -2,8 +2,8 @@
  * index.c - index entries, uniqueness checks, building an index.
  *
  * Invariant: an index has exactly one entry per row of its table. The keys of unique indexes end in
- * the rowid as well, so uniqueness is enforced here, not by LMDB. Cut keys are compared by reading
- * the rows.
+ * the rowid as well, so uniqueness is enforced here, not by LMDB. Keys that were cut (tables_int.h)
+ * are compared by reading the rows.
  */
 #include <stdlib.h>
 #include <string.h>

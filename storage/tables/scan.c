@@ -217,8 +217,8 @@ static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) 
     return seek_below(c, key, data);
 }
 
-/* Seeks to the next entry of an ascending scan: the one after the last entry read, or at first the
- * first one that is not below the low bound. */
+/* Seeks to the next entry of an ascending scan: the one after the last entry read. If none was read
+ * yet: the first entry not below the low bound, of which at most KEY_CUT bytes are compared. */
 static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t low[KEY_ROWID];
     if (s->started) {

@@ -222,8 +222,8 @@ static void txn_free(txn *t) {
     free(t);
 }
 
-/* Ends the LMDB read transaction. Keeps it, reset and with its reader slot, for the next reader,
- * unless one is kept already or it opened handles. */
+/* Ends the LMDB read transaction: resets it and keeps it, with its reader slot, for the next reader.
+ * If the store keeps one already, or this one opened handles, commits it instead. */
 static void end_read(txn *t) {
     store *s = t->store;
     if (!t->root)
