@@ -130,9 +130,9 @@ static int listed_order(const settings *s, const llm_call *call, arena *mem, con
                unknown.p, call->number);
     const char *meant = str_nearest(unknown, names, (size_t)call->nfields);
     if (meant)
-        err_hint(e, "did you mean %s?", meant);
+        err_hint(e, "did you mean \"%s\"?", meant);
     else
-        err_hint(e, "SET field_order = 'keep' lets the planner choose");
+        err_hint(e, "SET field_order = 'keep', the default, to list no fields");
     return ERR_BIND;
 }
 

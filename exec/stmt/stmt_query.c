@@ -144,7 +144,8 @@ static void describe_query(stmt *s, const sql_stmt *x) {
 int stmt_select(stmt *s, sql_stmt *x, err *e) {
     const settings *set = s->ctx.settings;
     if (x->kind == STMT_WARM && (!set->cache || set->kv_keep == KEEP_NONE)) {
-        err_set(e, ERR_BIND, "%s cannot store what it computes", x->pin ? "PIN" : "WARM");
+        err_set(e, ERR_BIND, "%s needs the cache, but %s", x->pin ? "PIN" : "WARM",
+                set->cache ? "kv_keep is 'none'" : "cache is off");
         err_hint(e, set->cache ? "SET kv_keep = 'shared'" : "SET cache = on");
         return ERR_BIND;
     }

@@ -492,7 +492,8 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
         buf kv_size = {0};
         buf_append_bytes(&kv_size, w->kv_bytes);
         cpu_work_free(engine, w);
-        err_set(e, ERR_FULL, "not enough memory for %s of KV blocks and the buffers of %d rows",
+        err_set(e, ERR_FULL,
+                "not enough memory for %s of KV blocks and the buffers of a pass of %d tokens",
                 kv_size.p, size->rows);
         err_hint(e, "lower kv_memory with SET");
         buf_free(&kv_size);

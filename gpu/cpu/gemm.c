@@ -531,11 +531,14 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
         }
         kernels_drop(g);
     }
-    return err_set(
-        e, ERR_UNSUPPORTED,
-        any ? "oneDNN's %s products depend on the row's index in the batch at every height"
-            : "oneDNN has no %s products for this processor",
-        g->wide == GEMM_BF16 ? "bf16" : "f32");
+    bool bf16 = g->wide == GEMM_BF16;
+    err_set(e, ERR_UNSUPPORTED,
+            any ? "oneDNN's %s matrix products are not reproducible on this processor: a result "
+                  "depends on its place in the batch"
+                : "oneDNN has no %s matrix products for this processor",
+            bf16 ? "bf16" : "f32");
+    err_hint(e, "SET precision = '%s'", bf16 ? "f32" : "bf16");
+    return ERR_UNSUPPORTED;
 }
 
 static int height_at(const gemm *g, int rows) {

@@ -329,8 +329,8 @@ static str find_check(binder *b, const table_def *t, int skip, column_says says,
 static int not_in_checks(binder *b, const table_def *t, int at, ident name) {
     str sql = find_check(b, t, at, names_column, t->columns[at].name);
     return sql.n
-               ? fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"",
-                            (int)BASE_MIN(sql.n, (size_t)200), sql.p, (int)name.name.n, name.name.p)
+               ? fail_ident(b, name, "column \"%.*s\" cannot be dropped: CHECK (%.*s) uses it",
+                            (int)name.name.n, name.name.p, (int)BASE_MIN(sql.n, (size_t)200), sql.p)
                : 0;
 }
 
@@ -434,6 +434,17 @@ static table_def table_without(binder *b, const table_def *t, int at) {
     return made;
 }
 
+static int in_index(binder *b, const index_def *x, ident name) {
+    if (x->primary)
+        return fail_ident(b, name,
+                          "column \"%.*s\" cannot be dropped: it belongs to the primary key",
+                          (int)name.name.n, name.name.p);
+    fail_ident(b, name, "column \"%.*s\" cannot be dropped: it belongs to index \"%.*s\"",
+               (int)name.name.n, name.name.p, (int)x->name.n, x->name.p);
+    err_hint(b->e, "DROP INDEX \"%.*s\" first", (int)BASE_MIN(x->name.n, (size_t)80), x->name.p);
+    return ERR_BIND;
+}
+
 static int change_column(binder *b, const ast *a, sql_stmt *s) {
     const table_def *t = s->table;
     bool drop = a->kind == AST_DROP_COLUMN;
@@ -448,9 +459,7 @@ static int change_column(binder *b, const ast *a, sql_stmt *s) {
     for (int i = 0; drop && i < t->nindexes; i++)
         for (int k = 0; k < t->indexes[i].ncolumns; k++)
             if (t->indexes[i].columns[k] == s->column)
-                return fail_ident(b, a->column,
-                                  "index \"%.*s\" uses this column: drop the index first",
-                                  (int)t->indexes[i].name.n, t->indexes[i].name.p);
+                return in_index(b, &t->indexes[i], a->column);
     for (int i = 0; !drop && i < t->ncolumns; i++)
         if (i != s->column && str_equal_nocase(t->columns[i].name, a->name2.name))
             return fail_ident(b, a->name2, "%.*s already has a column \"%.*s\"", (int)t->name.n,
@@ -480,8 +489,9 @@ int bind_alter(binder *b, ast *a, sql_stmt *s) {
         return 0;
     str sql = find_check(b, s->table, -1, names_table, s->table->name);
     if (sql.n)
-        return fail_ident(b, a->name, "CHECK (%.*s) refers to the table by name",
-                          (int)BASE_MIN(sql.n, (size_t)200), sql.p);
+        return fail_ident(
+            b, a->name, "table \"%.*s\" cannot be renamed: CHECK (%.*s) refers to it by name",
+            (int)s->table->name.n, s->table->name.p, (int)BASE_MIN(sql.n, (size_t)200), sql.p);
     if ((status = relation_free(b, a->name2, "table", false, false)) != 0)
         return status;
     table_def changed = *s->table;

@@ -646,10 +646,10 @@ static expr *bind_answer(binder *b, const node *n, bool prob, const node *named,
     if (bind_parts(b, n, call, &f, &examples))
         return NULL;
     if (named && any_volatile(&f)) {
-        fail_node(
-            b, named,
-            "\"%.*s\" has a field that is not deterministic: LLM_PROB() would rate another answer",
-            (int)named->name.name.n, named->name.name.p);
+        fail_node(b, named,
+                  "the LLM call \"%.*s\" has a field that is not deterministic: LLM_PROB() would "
+                  "compute that field again and return the probability of another answer",
+                  (int)named->name.name.n, named->name.name.p);
         return NULL;
     }
     int before = b->calls.n;

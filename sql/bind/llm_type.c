@@ -119,7 +119,7 @@ static int returns_between(binder *b, const llm_type *t, llm_call *call) {
         return fail_type(
             b, t, "BETWEEN needs INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5", NULL);
     if (low.i >= high.i)
-        return fail_type(b, t, "RETURNS INTEGER BETWEEN needs the smaller number first", NULL);
+        return fail_type(b, t, "RETURNS INTEGER BETWEEN a AND b needs a < b", NULL);
     if ((uint64_t)high.i - (uint64_t)low.i >= MAX_LITERALS)
         return fail(b, ERR_LIMIT, t->pos, t->len, "INTEGER BETWEEN can span at most %d numbers",
                     MAX_LITERALS);
@@ -222,7 +222,7 @@ static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
     bool texts = uses->literals.n + uses->fallbacks.n > 0;
     if (texts + uses->number + uses->boolean > 1) {
         fail(b, ERR_BIND, uses->pos, uses->len,
-             "this call is compared with values of different types");
+             "the uses of this call imply different types (text, number or condition)");
         err_hint(b->e, "write its type: LLM(…) RETURNS INTEGER");
         return ERR_BIND;
     }
@@ -366,7 +366,11 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     fail(b, ERR_BIND, with->pos, with->len, "'%.*s' is not one of the answers of this call",
          (int)BASE_MIN(with->literal.s.n, (size_t)60), with->literal.s.p);
     const char *meant = str_nearest(with->literal.s, names, (size_t)info->call->nliterals);
-    err_hint(b->e, meant ? "did you mean '%s'?" : "the first answer is '%s'",
-             meant ? meant : names[0]);
+    const char *last = names[info->call->nliterals - 1];
+    if (meant)
+        err_hint(b->e, "did you mean '%s'?", meant);
+    else
+        err_hint(b->e, "the call may answer '%.60s'%s'%.60s'", names[0],
+                 info->call->nliterals > 2 ? " … " : " or ", last);
     return false;
 }

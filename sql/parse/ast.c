@@ -542,9 +542,9 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     query *q = a;
     if (a->kind == QUERY_SETOP && a->depth == AST_MAX_DEPTH && !p->failed) {
         parser_fail(p, ERR_LIMIT, b->pos, b->len,
-                    "more than about %d SELECTs are combined by UNION, EXCEPT and INTERSECT",
-                    AST_MAX_DEPTH);
-        err_hint(p->error, "UNION ALL joins any number: SELECT DISTINCT * FROM (… UNION ALL …)");
+                    "UNION, EXCEPT and INTERSECT combine fewer than %d SELECTs", AST_MAX_DEPTH);
+        err_hint(p->error,
+                 "UNION ALL has no such limit: write SELECT DISTINCT * FROM (… UNION ALL …)");
     }
     if (op != SETOP_UNION_ALL || !is_chain(a)) {
         q = query_new(p, QUERY_SETOP, (token){{NULL, 0}, a->pos, 0});

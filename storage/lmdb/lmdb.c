@@ -17,13 +17,13 @@ int lmdb_error(err *e, int rc, const char *what) {
     case MDB_MAP_FULL:
         return err_set(e, ERR_FULL, "%s: the database has reached its largest size", what);
     case MDB_TXN_FULL: /* a child cannot change pages that its parent has already spilled to disk */
-        err_set(e, ERR_FULL, "%s: the statement changes too many of its transaction's own writes",
-                what);
+        err_set(e, ERR_FULL, "%s: the open transaction has too many uncommitted changes", what);
         err_hint(e, "run COMMIT before this statement");
         return ERR_FULL;
     case MDB_MAP_RESIZED:
-        return err_set(e, ERR_FULL, "%s: it has outgrown this process's address space (ulimit -v)",
-                       what);
+        err_set(e, ERR_FULL, "%s: the file has grown and this process cannot map all of it", what);
+        err_hint(e, "raise ulimit -v, or end the open transaction");
+        return ERR_FULL;
     case ENOSPC:
     case EDQUOT:
         return err_set(e, ERR_FULL, "%s: the disk is full", what);
