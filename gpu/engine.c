@@ -91,12 +91,14 @@ static int open_with(const llm_backend *backend, const llm_engine_options *optio
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e) {
     *out = NULL;
     if (options->path == NULL || options->path[0] == '\0')
-        return err_set(e, ERR_MODEL, "no model file given");
+        return err_set(e, ERR_MODEL, "no model is set");
     const llm_backend *backends[2];
     int n = backends_for(options, backends);
-    if (n == 0)
-        return err_set(e, ERR_UNSUPPORTED, "this build does not support the device '%s'",
-                       options->device);
+    if (n == 0) {
+        err_set(e, ERR_UNSUPPORTED, "this build does not support the device '%s'", options->device);
+        err_hint(e, "SET device = 'auto', 'cpu' or 'cuda:0'");
+        return ERR_UNSUPPORTED;
+    }
     int code = open_with(backends[0], options, out, e);
     /* 'auto' goes on to the next device and records why the first one failed */
     if (code != 0 && n > 1) {

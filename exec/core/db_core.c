@@ -33,7 +33,7 @@ void fact_put(exec_ctx *ctx, str key, str bytes) {
     int status = put(d, key, bytes, &e);
     /* ERR_BUSY: another process writes; a later statement will learn the fact again */
     if (status && status != ERR_BUSY)
-        exec_notice(ctx, "cannot store what was learned about the calls: %s", e.message);
+        exec_notice(ctx, "cannot store the measured token counts of LLM calls: %s", e.message);
 }
 
 int fact_get(db *d, str key, arena *a, str *out, bool *found, err *e) {

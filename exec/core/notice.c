@@ -24,10 +24,10 @@ void exec_notice(exec_ctx *ctx, const char *format, ...) {
 void notice_recoded(exec_ctx *ctx, const char *path, const csv *file) {
     int64_t line, cells = file ? csv_recoded(file, &line) : 0;
     if (cells == 1)
-        exec_notice(ctx, "%s: a cell on line %lld is not UTF-8: read as Windows-1252", path,
+        exec_notice(ctx, "'%s': a cell on line %lld is not UTF-8: read as Windows-1252", path,
                     (long long)line);
     else if (cells > 1)
         exec_notice(ctx,
-                    "%s: %lld cells are not UTF-8, the first on line %lld: read as Windows-1252",
+                    "'%s': %lld cells are not UTF-8, the first on line %lld: read as Windows-1252",
                     path, (long long)cells, (long long)line);
 }

@@ -259,6 +259,6 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) 
             return 0;
         break;
     }
-    return err_set(e, ERR_MODEL, "LLM#%d answered '%.*s', which is not a value of its RETURNS type",
-                   call->number, (int)BASE_MIN(a->text.n, 60u), a->text.p);
+    return err_set(e, ERR_MODEL, "LLM#%d: '%.*s' is not an answer of type %s", call->number,
+                   (int)BASE_MIN(a->text.n, 60u), a->text.p, llm_returns_name(call->returns));
 }

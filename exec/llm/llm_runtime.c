@@ -172,13 +172,14 @@ int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
     if (status)
         return status;
     if (pins.blocks == 0) {
-        exec_notice(ctx, "%.*s pins nothing: its prompts share no whole block of tokens",
-                    (int)BASE_MIN(name.n, 100u), name.p);
+        exec_notice(
+            ctx, "PIN \"%.*s\": nothing to keep: the prompts share less than a block of %d tokens",
+            (int)BASE_MIN(name.n, 100u), name.p, LLM_BLOCK_TOKENS);
         return 0;
     }
     buf bytes = {0};
     buf_append_bytes(&bytes, pins.bytes);
-    exec_notice(ctx, "%.*s pins %llu block%s, %s", (int)BASE_MIN(name.n, 100u), name.p,
+    exec_notice(ctx, "PIN \"%.*s\": %llu block%s kept, %s", (int)BASE_MIN(name.n, 100u), name.p,
                 (unsigned long long)pins.blocks, pins.blocks == 1 ? "" : "s", bytes.p);
     buf_free(&bytes);
     return 0;
@@ -219,8 +220,8 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
     if (answer_fits(call, *out))
         return 0;
     err_set_at(e, ERR_TYPE, call->pos, call->len,
-               "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
-               (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
+               "example %lld of LLM#%d: '%.*s' is not an answer of type %s", (long long)row + 1,
+               call->number, (int)BASE_MIN(out->n, 60u), out->p, llm_returns_name(call->returns));
     if (call->nliterals > 0)
         err_hint(e, "the call may answer '%.*s'%s'%.*s'", (int)BASE_MIN(call->literals[0].n, 60u),
                  call->literals[0].p, call->nliterals > 2 ? " … " : " or ",

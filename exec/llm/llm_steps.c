@@ -49,6 +49,7 @@ static int check_limits(op *o, err *e) {
     const settings *set = o->ctx->settings;
     llm_state *s = o->state;
     llm_figures now;
+    const char *limit = "max_tokens_total";
     int status = 0;
     uint64_t inputs = 0;
     for (int i = 0; i < s->nsites; i++)
@@ -58,19 +59,21 @@ static int check_limits(op *o, err *e) {
     runtime_figures(o->ctx->llm, &now);
     if (set->max_tokens_total > 0 &&
         now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
-        status = err_set(e, ERR_LIMIT,
-                         "stopped: more than max_tokens_total = %lld tokens computed (%llu of %llu "
-                         "answers done)",
-                         (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,
-                         (unsigned long long)expected_inputs(s));
-    else if (set->max_seconds > 0 && clock_seconds() - o->ctx->llm->started_s > set->max_seconds)
-        status = err_set(e, ERR_LIMIT,
-                         "stopped: more than max_seconds = %g s (%llu of %llu answers done)",
+        status =
+            err_set(e, ERR_LIMIT, "reached max_tokens_total = %lld (%llu of %llu answers done)",
+                    (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,
+                    (unsigned long long)expected_inputs(s));
+    else if (set->max_seconds > 0 && clock_seconds() - o->ctx->llm->started_s > set->max_seconds) {
+        limit = "max_seconds";
+        status = err_set(e, ERR_LIMIT, "reached max_seconds = %g (%llu of %llu answers done)",
                          set->max_seconds, (unsigned long long)s->inputs_done,
                          (unsigned long long)expected_inputs(s));
+    }
     if (status != 0 && s->progress.answers_kept > 0)
-        err_hint(e, "the answers so far are stored: run the statement again to continue, or raise "
-                    "the limit");
+        err_hint(e,
+                 "the answers so far are stored: run the statement again to continue, or raise "
+                 "%s with SET",
+                 limit);
     return status;
 }
 

@@ -69,8 +69,7 @@ void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info) {
     if (own >= 0 && !changed)
         return;
     if (changed)
-        exec_notice(ctx,
-                    "the model file %s has changed: answers and KV of the old one are not used",
+        exec_notice(ctx, "the model '%s' has changed: answers and KV of the old file are not used",
                     info->path);
     if (own >= 0 || n == RECORDS_MAX) {
         int gone = BASE_MAX(own, 0);

@@ -56,10 +56,11 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         if (place && access(path->p, R_OK) == 0)
             return 0;
         if (place)
-            err_set(e, ERR_MODEL, "no model is set, and the default one, '%s', does not exist",
-                    path->p);
+            err_set(e, ERR_MODEL, "no model is set, and the default one cannot be read: '%s': %s",
+                    path->p, strerror(errno));
         else
-            err_set(e, ERR_MODEL, "no model, and no home directory to look for the default one");
+            err_set(e, ERR_MODEL,
+                    "no model is set, and there is no home directory to look for the default one");
         err_hint(e,
                  "run sh tutorials/quickstart.sh to fetch it, or name a .gguf file with --model or "
                  "KVASIR_MODEL");
@@ -72,7 +73,7 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     if (is_path)
         return 0;
     err_set(e, ERR_MODEL, "no model \"%.*s\"", (int)name.n, name.p);
-    err_hint(e, "CREATE MODEL %.*s FROM 'file.gguf'", (int)name.n, name.p);
+    err_hint(e, "register it with CREATE MODEL %.*s FROM 'file.gguf'", (int)name.n, name.p);
     return ERR_MODEL;
 }
 
@@ -81,10 +82,9 @@ int models_check_file(str source, err *e) {
     int status = 0;
     buf_append_str(&path, source);
     if (strncmp(path.p, "test:", 5) != 0 && access(path.p, R_OK) != 0) {
-        status =
-            err_set(e, ERR_MODEL, "cannot read the model file '%s': %s", path.p, strerror(errno));
-        err_hint(e, "a model is a .gguf file; its path is from %s",
-                 path.p[0] == '/' ? "the root" : "the working directory");
+        status = err_set(e, ERR_MODEL, "cannot open the model '%s': %s", path.p, strerror(errno));
+        err_hint(e, "a model is a .gguf file%s",
+                 path.p[0] == '/' ? "" : "; a relative path starts at the working directory");
     }
     buf_free(&path);
     return status;

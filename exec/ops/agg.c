@@ -345,12 +345,12 @@ static int sum_value(agg_kind kind, value_type type, const agg_cell *c, value *o
         if (kind == AGG_AVG)
             r /= (double)c->count;
         if (!isfinite(r))
-            return err_set(e, ERR_ARITHMETIC, "a sum is out of range for REAL");
+            return err_set(e, ERR_ARITHMETIC, "%s() is out of range for REAL", agg_kind_name(kind));
         *out = value_real(r);
     } else if (kind == AGG_AVG) {
         *out = value_real((double)c->sum / (double)c->count);
     } else if (c->sum > INT64_MAX || c->sum < INT64_MIN) {
-        return err_set(e, ERR_ARITHMETIC, "a sum is out of range for INTEGER");
+        return err_set(e, ERR_ARITHMETIC, "%s() is out of range for INTEGER", agg_kind_name(kind));
     } else {
         *out = value_int((int64_t)c->sum);
     }
@@ -373,7 +373,8 @@ static int spread_value(const agg_cell *c, value *out, err *e) {
         return 0;
     double r = sqrt(c->spread.squares / (double)(c->count - 1));
     if (!isfinite(r))
-        return err_set(e, ERR_ARITHMETIC, "a standard deviation is out of range for REAL");
+        return err_set(e, ERR_ARITHMETIC, "%s() is out of range for REAL",
+                       agg_kind_name(AGG_STDDEV));
     *out = value_real(r);
     return 0;
 }

@@ -25,10 +25,10 @@ static int file_open(op *o, err *e) {
     const char *path = arena_strndup(o->mem, p->file.path.p, p->file.path.n);
     int status = csv_open(path, &options, &s->file, e);
     if (status == 0 && csv_column_count(s->file) != p->file.nfile_columns)
-        status = err_set(e, ERR_CORRUPT,
-                         "%.*s changed while the statement was prepared: %d columns now, %d before",
-                         (int)p->file.path.n, p->file.path.p, csv_column_count(s->file),
-                         p->file.nfile_columns);
+        status = err_set(
+            e, ERR_CORRUPT,
+            "'%.*s' changed while the statement was prepared: %d columns now, %d before",
+            (int)p->file.path.n, p->file.path.p, csv_column_count(s->file), p->file.nfile_columns);
     return status;
 }
 

@@ -100,7 +100,7 @@ static int scan_start(op *o, err *e) {
     bool possible = true, keyed = p->scan.keyed;
     op_init_out(o);
     if (!o->ctx->txn)
-        return err_set(e, ERR_INTERNAL, "a scan of %.*s after its snapshot ended",
+        return err_set(e, ERR_INTERNAL, "a scan of \"%.*s\" after its snapshot ended",
                        (int)p->scan.table->name.n, p->scan.table->name.p);
     int status = scan_bounds(o, p->scan.low, keyed ? 0 : p->scan.nlow, p->scan.low_inclusive, &low,
                              &s->low, &possible, e);

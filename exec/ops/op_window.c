@@ -289,7 +289,7 @@ static int read_input(op *o, err *e) {
     if (!status)
         status = sort_buffer_take(s->input, &s->rows, &s->keys, e);
     if (!status && rowset_rows(s->rows) > INT32_MAX - BATCH_ROWS)
-        return err_set(e, ERR_LIMIT, "more than 2,147,481,599 rows in a window function");
+        return err_set(e, ERR_LIMIT, "a window function takes at most 2,147,481,599 rows");
     return status;
 }
 

@@ -110,7 +110,7 @@ static uint32_t find_entry(const hash_table *h, uint64_t hash, const column *key
 static int add_entry(hash_table *h, uint64_t hash, const column *keys, int row, err *e) {
     uint32_t n = h->index.count;
     if (n == HASH_INDEX_MAX)
-        return err_set(e, ERR_LIMIT, "more than 1,073,741,824 distinct keys");
+        return err_set(e, ERR_LIMIT, "too many distinct keys: at most 1,073,741,824 are supported");
     if (!hash_index_try_reserve(&h->index, n + 1))
         return err_set(e, ERR_FULL, "not enough memory for %u distinct keys", n);
     hash_index_add(&h->index, hash, n);

@@ -149,7 +149,7 @@ int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int n
     sort_order s = {keys, by, nkeys};
     int64_t count = rowset_rows(keys);
     if (count >= UINT32_MAX)
-        return err_set(e, ERR_LIMIT, "more than 4,294,967,294 rows to sort");
+        return err_set(e, ERR_LIMIT, "a sort takes at most 4,294,967,294 rows");
     sort_item *items = mem_try_alloc(sizeof *items * (size_t)BASE_MAX(count, 1) * 2);
     uint32_t *rows = mem_try_alloc(sizeof *rows * (size_t)BASE_MAX(count, 1));
     int status = 0;

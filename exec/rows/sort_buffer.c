@@ -214,7 +214,7 @@ int sort_buffer_add(sort_buffer *b, const batch *in, const column *keys, const c
     if (status)
         return status;
     if (rowset_rows(b->keys) >= REJECTED - BATCH_ROWS)
-        return err_set(e, ERR_LIMIT, "more than 4,294,965,246 rows to sort");
+        return err_set(e, ERR_LIMIT, "a sort takes at most 4,294,965,246 rows");
     sort_order s = {b->keys, b->spec.by, b->spec.nkeys};
     for (int k = 0; k < in->rows; k++)
         add_row(b, &s, in, keys, k);

@@ -201,7 +201,7 @@ static int prepare(stmt *s, err *e) {
 static int refuse_in_failed(const stmt *s, err *e) {
     if (!atomic_load(&s->db->failed) || s->bound->kind == STMT_ROLLBACK)
         return 0;
-    err_set(e, ERR_BUSY, "this transaction can only be rolled back");
+    err_set(e, ERR_BUSY, "this transaction has failed and can only be rolled back");
     err_hint(e, "ROLLBACK");
     return ERR_BUSY;
 }

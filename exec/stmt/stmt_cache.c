@@ -137,8 +137,12 @@ static int show_cache(stmt *s, cache *c, const err *why, err *e) {
 
 static int clear_model(stmt *s, cache *c, sql_stmt *x, err *e) {
     const model_def *m = catalog_model(txn_catalog(s->db->active), x->name);
-    if (!m)
-        return err_set(e, ERR_BIND, "no model \"%.*s\"", (int)x->name.n, x->name.p);
+    if (!m) {
+        err_set(e, ERR_BIND, "no model \"%.*s\"", (int)x->name.n, x->name.p);
+        err_hint(e, "register it with CREATE MODEL %.*s FROM 'file.gguf'",
+                 (int)BASE_MIN(x->name.n, 80u), x->name.p);
+        return ERR_BIND;
+    }
     return model_files_clear(c, m->source, x->clear, e);
 }
 
@@ -148,10 +152,10 @@ static int unpin(stmt *s, cache *c, str name, err *e) {
     if (status)
         return status;
     if (pins.records == 0)
-        return err_set(e, ERR_BIND, "nothing is pinned as \"%.*s\"", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "no pin \"%.*s\"", (int)name.n, name.p);
     buf bytes = {0};
     buf_append_bytes(&bytes, pins.bytes);
-    exec_notice(&s->ctx, "%.*s no longer pins anything: %llu block%s, %s may be evicted again",
+    exec_notice(&s->ctx, "UNPIN \"%.*s\": %llu block%s, %s, may be evicted",
                 (int)BASE_MIN(name.n, 100u), name.p, (unsigned long long)pins.blocks,
                 pins.blocks == 1 ? "" : "s", bytes.p);
     buf_free(&bytes);

@@ -32,7 +32,7 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     int given = x->copy.ncolumns ? x->copy.ncolumns : t->ncolumns;
     m->nfile = csv_column_count(file);
     if (m->nfile != given)
-        return err_set(e, ERR_CORRUPT, "%.*s has %d column%s, the target has %d",
+        return err_set(e, ERR_CORRUPT, "'%.*s' has %d column%s, but the target has %d",
                        (int)x->copy.path.n, x->copy.path.p, m->nfile, m->nfile == 1 ? "" : "s",
                        given);
     m->table_column = ARENA_ARRAY(s->mem, int, BASE_MAX(m->nfile, 1));
@@ -58,7 +58,7 @@ static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy
                 continue;
             exec_notice(
                 &s->ctx,
-                "%.*s: column \"%.*s\" was read into \"%.*s\": columns are matched by position; "
+                "'%.*s': column \"%.*s\" was read into \"%.*s\": columns are matched by position; "
                 "COPY %.*s (%.*s, …) sets another order",
                 (int)x->copy.path.n, x->copy.path.p, (int)name.n, name.p, (int)into.n, into.p,
                 (int)t->name.n, t->name.p, (int)name.n, name.p);
@@ -227,7 +227,7 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
     if (!f->delimiter)
         f->delimiter = ends_with(f->path, ".tsv") || ends_with(f->path, ".tsv.gz") ? '\t' : ',';
     if (f->null_text.n && memchr(f->null_text.p, f->delimiter, f->null_text.n))
-        return err_set(e, ERR_BIND, "the NULL text of COPY cannot contain the delimiter");
+        return err_set(e, ERR_BIND, "the text for NULL cannot contain the delimiter");
     errno = 0;
     int fd = strcmp(f->path, "-") == 0 ? dup(STDOUT_FILENO) : file_open(f, mem);
     if (fd < 0 && errno == ECANCELED)
@@ -240,7 +240,7 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
     close(fd);
     if (f->part)
         unlink(f->part);
-    return err_set(e, ERR_IO, "cannot write '%s': no memory", f->path);
+    return err_set(e, ERR_FULL, "not enough memory to write '%s'", f->path);
 }
 
 static int file_flush(copy_file *f, err *e) {

@@ -34,9 +34,7 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     if (status == 0 && !same_versions(before, txn_catalog(d->txn))) {
         txn_abort(d->txn);
         d->txn = NULL;
-        status =
-            err_set(e, ERR_BUSY,
-                    "the database changed since this transaction began; roll back and start over");
+        status = err_set(e, ERR_BUSY, "the database changed since this transaction began");
     }
     catalog_release(before);
     if (status == ERR_BUSY || status == ERR_CANCELLED) {

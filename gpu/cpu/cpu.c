@@ -294,11 +294,12 @@ int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e) {
         int code = weights_load(engine, s, &found, cancel, &s->load_error);
         if (code == 0 && !hash128_equal(found.digest, s->probe.digest)) {
             atomic_store(&engine->outdated, true);
-            err_set(
-                &s->load_error, ERR_MODEL,
-                "'%s' now gives different results than when it was last loaded on this machine: "
-                "run the statement again, so that stored and new answers do not mix",
-                engine->info.path);
+            err_set(&s->load_error, ERR_MODEL,
+                    "the model '%s' now gives different results than when it was last loaded on "
+                    "this machine",
+                    engine->info.path);
+            err_hint(&s->load_error,
+                     "run the statement again, so that stored and new answers do not mix");
         }
     }
     if (s->load_error.code != ERR_NONE)

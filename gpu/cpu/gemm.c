@@ -64,7 +64,7 @@ struct gemm {
 
 static int fail(err *e, dnnl_status_t status, const char *what) {
     if (status == dnnl_out_of_memory)
-        return err_set(e, ERR_FULL, "no memory for the model's matrices");
+        return err_set(e, ERR_FULL, "not enough memory for the model's matrices");
     return err_set(e, ERR_INTERNAL, "oneDNN: %s failed (status %d)", what, (int)status);
 }
 
@@ -215,7 +215,7 @@ static int shape_find(gemm *g, int k, int n, err *e) {
         if (g->shapes[s].k == k && g->shapes[s].n == n)
             return s;
     if (g->nshapes == MAX_SHAPES)
-        return -err_set(e, ERR_LIMIT, "the model has more than %d shapes of matrices", MAX_SHAPES);
+        return -err_set(e, ERR_LIMIT, "a model has at most %d different matrix shapes", MAX_SHAPES);
     g->shapes[g->nshapes] = (gemm_shape){.k = k, .n = n};
     return g->nshapes++;
 }

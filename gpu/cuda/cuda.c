@@ -34,11 +34,11 @@ bool cuda_usable(int device, char *why, size_t size) {
         return false;
     }
     if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
-        snprintf(why, size, "no NVIDIA card was found");
+        snprintf(why, size, "no NVIDIA GPU was found");
         return false;
     }
     if (status != cudaSuccess || device >= count) {
-        snprintf(why, size, status != cudaSuccess ? "%s" : "this machine has no such card",
+        snprintf(why, size, status != cudaSuccess ? "%s" : "this machine has no such GPU",
                  status != cudaSuccess ? cudaGetErrorString(status) : "");
         return false;
     }
@@ -47,7 +47,7 @@ bool cuda_usable(int device, char *why, size_t size) {
     if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     if (status != cudaSuccess || major < LEAST_CAPABILITY) {
-        snprintf(why, size, "the card has compute capability %d.%d, but %d.0 is needed", major,
+        snprintf(why, size, "the GPU has compute capability %d.%d, but %d.0 is needed", major,
                  minor, LEAST_CAPABILITY);
         return false;
     }
@@ -59,15 +59,16 @@ static int refuse_small_card(const llm_engine *engine, err *e) {
     static const size_t room = (size_t)768 << 20;
     size_t left = 0, total = 0,
            need = engine->file != NULL ? engine_parameters(engine->file) * sizeof(uint16_t) : 0;
-    int code = cuda_check(cudaMemGetInfo(&left, &total), "asking for the card's memory", e);
+    int code = cuda_check(cudaMemGetInfo(&left, &total), "asking for the GPU's memory", e);
     if (code == 0 && need + room > left) {
         buf sizes[3] = {{0}, {0}, {0}};
         buf_append_bytes(&sizes[0], need + room);
         buf_append_bytes(&sizes[1], left);
         buf_append_bytes(&sizes[2], total);
-        code = err_set(e, ERR_FULL,
-                       "the model needs %s of the card's memory, but only %s of %s are free",
-                       sizes[0].p, sizes[1].p, sizes[2].p);
+        code =
+            err_set(e, ERR_FULL,
+                    "not enough GPU memory for the model: it needs %s, but only %s of %s are free",
+                    sizes[0].p, sizes[1].p, sizes[2].p);
         for (size_t i = 0; i < BASE_COUNT(sizes); i++)
             buf_free(&sizes[i]);
     }
@@ -160,7 +161,8 @@ static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
         if (isfinite(logits[i]))
             continue;
         code = err_set(e, ERR_INTERNAL,
-                       "the test run of the model on the card gave numbers that are not finite");
+                       "the model's test run on the GPU computed logits that are not finite (NaN "
+                       "or infinity)");
         err_hint(e, "SET device = 'cpu'");
     }
     hash128 both[2] = {*digest, hash_128(logits, sizeof *logits * (size_t)c->vocab)};
@@ -214,11 +216,11 @@ int cuda_start(llm_engine *engine, int device, err *e) {
     cuda_state *s = engine->state;
     s->device = device;
     int code = refuse_unsupported(engine, e);
-    code = code != 0 ? code : cuda_check(cudaSetDevice(device), "choosing the card", e);
+    code = code != 0 ? code : cuda_check(cudaSetDevice(device), "choosing the GPU", e);
     code = code != 0 ? code : refuse_small_card(engine, e);
     code = code != 0 ? code
                      : cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
-                                  "a stream", e);
+                                  "creating a stream", e);
     code = code != 0
                ? code
                : cuda_check(k_attend_prepare(engine->config.head_dim), "preparing attention", e);
@@ -226,7 +228,7 @@ int cuda_start(llm_engine *engine, int device, err *e) {
     struct cudaDeviceProp card;
     code = code != 0
                ? code
-               : cuda_check(cudaGetDeviceProperties(&card, device), "asking about the card", e);
+               : cuda_check(cudaGetDeviceProperties(&card, device), "asking about the GPU", e);
     if (code != 0)
         return code;
     s->threads = pool_new(engine->info.threads);
@@ -253,20 +255,30 @@ static int device_number(const char *name, err *e) {
     char *end = NULL;
     long number = strncmp(name, "cuda:", 5) == 0 ? strtol(name + 5, &end, 10) : -1;
     if (number < 0 || number > 63 || end == NULL || *end != '\0' || end == name + 5) {
-        err_set(e, ERR_UNSUPPORTED, "no device '%s': use 'auto', 'cpu' or 'cuda:0'", name);
+        err_set(e, ERR_UNSUPPORTED, "no device '%s'", name);
+        err_hint(e, "SET device = 'auto', 'cpu' or 'cuda:0'");
         return -1;
     }
     return (int)number;
 }
 
 static int refuse_options(const llm_engine_options *options, err *e) {
-    if (options->precision != LLM_PRECISION_AUTO && options->precision != LLM_BF16)
-        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend computes in bf16 only");
-    if (options->attention != LLM_ATTENTION_FULL)
-        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend does not support streaming attention");
-    if (options->kv_dtype != LLM_KV_BF16)
-        return err_set(e, ERR_UNSUPPORTED, "the CUDA backend supports KV in bf16 only");
-    return 0;
+    const char *why = NULL, *set = NULL;
+    if (options->precision != LLM_PRECISION_AUTO && options->precision != LLM_BF16) {
+        why = "the CUDA backend computes in bf16 only";
+        set = "precision = 'auto'";
+    } else if (options->attention != LLM_ATTENTION_FULL) {
+        why = "the CUDA backend does not support streaming attention";
+        set = "attention = 'full'";
+    } else if (options->kv_dtype != LLM_KV_BF16) {
+        why = "the CUDA backend supports KV in bf16 only";
+        set = "kv_dtype = 'bf16'";
+    }
+    if (why == NULL)
+        return 0;
+    err_set(e, ERR_UNSUPPORTED, "%s", why);
+    err_hint(e, "SET %s, or SET device = 'cpu'", set);
+    return ERR_UNSUPPORTED;
 }
 
 static int cuda_open(llm_engine *engine, const llm_engine_options *options, err *e) {

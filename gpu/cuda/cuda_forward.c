@@ -397,7 +397,8 @@ static void head_run(flow *f, const row_set *r) {
 }
 
 static void logits_reject(flow *f) {
-    f->code = err_set(f->e, ERR_INTERNAL, "the card computed NaN logits");
+    f->code = err_set(f->e, ERR_INTERNAL,
+                      "the GPU computed logits that are not finite (NaN or infinity)");
 }
 
 static void tops_return(flow *f, const float *answers, int first, int rows) {
@@ -438,7 +439,7 @@ static void answers_return(flow *f) {
         check(f, cudaMemcpyAsync(w->back, w->answers, bytes, cudaMemcpyDeviceToHost, f->stream),
               "reading answers");
     }
-    check(f, cudaStreamSynchronize(f->stream), "a pass");
+    check(f, cudaStreamSynchronize(f->stream), "running a pass");
     if (f->code != 0)
         return;
     const float *answers = (const float *)(void *)w->back, *item = answers;
@@ -481,7 +482,7 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
                           f.stream),
           "sending a pass's rows");
     layers_launch(&f, &rows);
-    check(&f, cuda_kv_begin(&w->kv, f.stream), "an event");
+    check(&f, cuda_kv_begin(&w->kv, f.stream), "recording an event");
     if (part->nwanted > 0)
         head_run(&f, &rows);
     next_prefetch(&f);
@@ -563,7 +564,7 @@ static bool rows_halve(cuda_work *w, const cuda_part *part, err *e) {
 int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     (void)engine;
     cuda_work *w = work;
-    int code = cuda_check(cudaSetDevice(w->s->device), "choosing the card", e);
+    int code = cuda_check(cudaSetDevice(w->s->device), "choosing the GPU", e);
     code = code != 0 ? code : cuda_check(w->copy_error, "moving KV blocks", e);
     copies_reserve(w, p->ncopies);
     int want = 0;

@@ -99,8 +99,11 @@ static int library_load(cuda_gemm *g, err *e) {
         snprintf(path, sizeof path, "%s/%s", KVASIR_CUDA_LIBRARIES, name);
         g->library = dlopen(path, mode);
     }
-    if (g->library == NULL)
-        return err_set(e, ERR_UNSUPPORTED, "%s was not found", name);
+    if (g->library == NULL) {
+        err_set(e, ERR_UNSUPPORTED, "cannot load %s: %s", name, dlerror());
+        err_hint(e, "install the CUDA runtime libraries, or SET device = 'cpu'");
+        return ERR_UNSUPPORTED;
+    }
     const char *missing = NULL;
 #define X(symbol)                                                                                  \
     do {                                                                                           \
@@ -110,7 +113,11 @@ static int library_load(cuda_gemm *g, err *e) {
     } while (0);
     BLAS_FUNCTIONS(X)
 #undef X
-    return missing == NULL ? 0 : err_set(e, ERR_UNSUPPORTED, "%s has no %s", name, missing);
+    if (missing == NULL)
+        return 0;
+    err_set(e, ERR_UNSUPPORTED, "%s lacks the function %s", name, missing);
+    err_hint(e, "SET device = 'cpu'");
+    return ERR_UNSUPPORTED;
 }
 
 /* Excludes algorithms with a reduction: the remaining algorithms do not split the sum of an output
@@ -176,8 +183,7 @@ int cuda_gemm_declare(cuda_gemm *g, int n, int k, cuda_gemm_out out, int rows, e
         }
     }
     if (g->nplans == CUDA_GEMM_PLANS) {
-        err_set(e, ERR_LIMIT, "the model has more than %d different matrix shapes",
-                CUDA_GEMM_PLANS);
+        err_set(e, ERR_LIMIT, "a model has at most %d different matrix shapes", CUDA_GEMM_PLANS);
         return -1;
     }
     g->plans[g->nplans] = (gemm_plan){.n = n, .k = k, .rows = rows, .out = out};
@@ -234,7 +240,7 @@ static int product_run(const cuda_gemm *g, const gemm_plan *p,
     layouts_free(g, &l);
     if (status != CUBLAS_STATUS_SUCCESS)
         cudaGetLastError(); /* clears the error, so that the next launch does not report it again */
-    return blas_check(status, "a product", e);
+    return blas_check(status, "a matrix product", e);
 }
 
 static int height_index(int rows) {
@@ -301,8 +307,8 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
         {(void **)&t->moved, rows * k * 2}, {&t->expected, rows * n * element},
         {&t->out, rows * n * element},      {&t->before, before},
         {&t->workspace, WORKSPACE_BYTES},   {(void **)&t->differing, sizeof *t->differing}};
-    int code = cuda_check(cudaEventCreate(&t->begin), "an event", e);
-    code = code != 0 ? code : cuda_check(cudaEventCreate(&t->end), "an event", e);
+    int code = cuda_check(cudaEventCreate(&t->begin), "creating an event", e);
+    code = code != 0 ? code : cuda_check(cudaEventCreate(&t->end), "creating an event", e);
     for (size_t i = 0; i < BASE_COUNT(wanted) && code == 0; i++) {
         if (wanted[i].bytes > 0)
             code = cuda_check(cudaMalloc(wanted[i].at, wanted[i].bytes),
@@ -466,12 +472,16 @@ static int product_time(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t
     int code = product_run(t->g, p, algorithm, &o, t->stream, e);
     for (int i = 0; i < FILLS && code == 0; i++)
         code = cuda_check(cudaMemsetAsync(t->out, 0, bytes, t->stream), "filling a matrix", e);
-    code = code != 0 ? code : cuda_check(cudaEventRecord(t->begin, t->stream), "an event", e);
+    code = code != 0 ? code
+                     : cuda_check(cudaEventRecord(t->begin, t->stream), "recording an event", e);
     for (int i = 0; i < TIMED_RUNS && code == 0; i++)
         code = product_run(t->g, p, algorithm, &o, t->stream, e);
-    code = code != 0 ? code : cuda_check(cudaEventRecord(t->end, t->stream), "an event", e);
+    code =
+        code != 0 ? code : cuda_check(cudaEventRecord(t->end, t->stream), "recording an event", e);
     code = code != 0 ? code : cuda_check(cudaEventSynchronize(t->end), "timing a product", e);
-    return code != 0 ? code : cuda_check(cudaEventElapsedTime(ms, t->begin, t->end), "an event", e);
+    return code != 0
+               ? code
+               : cuda_check(cudaEventElapsedTime(ms, t->begin, t->end), "timing a product", e);
 }
 
 typedef struct timed {

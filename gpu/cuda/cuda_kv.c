@@ -87,7 +87,7 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int l
                           "memory for KV blocks", e);
     /* if memory was short, the pool will not grow */
     kv->most = kv->slots < BASE_MIN(most, first) ? kv->slots : most;
-    return code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
+    return code != 0 ? code : cuda_check(copy_stream_new(kv), "creating a stream for KV blocks", e);
 }
 
 static int32_t *numbers(int count) {
@@ -452,7 +452,7 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
         kv->part_of[slot] = kv->part;
         kv->needed = BASE_MAX(kv->needed, kv->trip_of[slot]);
     }
-    return cuda_check(status, "moving KV blocks between the card and host memory", e);
+    return cuda_check(status, "moving KV blocks between GPU and host memory", e);
 }
 
 /* ---- prefetching ----------------------------------------------------------------------------- */

@@ -67,7 +67,7 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     w->nused = used;
     if (n == 0) {
         err_set(e, ERR_FULL,
-                "a prompt of %d tokens is too long for the card's memory, which has room for %d "
+                "a prompt of %d tokens is too long for the GPU's memory, which has room for %d "
                 "tokens",
                 p->rows[first].position + 1, w->kv.slots * LLM_BLOCK_TOKENS);
         err_hint(e, "SET device = 'cpu', or shorten the input");

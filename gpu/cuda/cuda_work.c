@@ -115,10 +115,10 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
     cuda_work *w = mem_zalloc(sizeof *w);
     w->engine = engine;
     w->s = engine->state;
-    int code = cuda_check(cudaSetDevice(w->s->device), "choosing the card", e);
+    int code = cuda_check(cudaSetDevice(w->s->device), "choosing the GPU", e);
     code = code != 0 ? code
                      : cuda_check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking),
-                                  "a stream", e);
+                                  "creating a stream", e);
     code = code != 0 ? code : buffers_fit(w, size->rows, e);
     /* slots for a sequence that fills the context */
     int least = engine->config.context / LLM_BLOCK_TOKENS + 2;

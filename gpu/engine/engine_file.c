@@ -73,7 +73,7 @@ int engine_file_check(llm_engine *engine, const hash128 *loaded, pool *threads, 
     if (pool_check(threads, e) != 0)
         return ERR_CANCELLED;
     atomic_store(&engine->outdated, true);
-    err_set(e, ERR_MODEL, "'%s' changed after it was opened", engine->info.path);
+    err_set(e, ERR_MODEL, "the model '%s' changed after it was opened", engine->info.path);
     err_hint(e, "run the statement again: it will use the new file for all answers");
     return ERR_MODEL;
 }

@@ -381,7 +381,7 @@ static int refuse(str arch, err *e) {
     char known[200] = "";
     for (size_t i = 0, n = 0; i < BASE_COUNT(families); i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", families[i].arch);
-    err_hint(e, "supported: %s", known);
+    err_hint(e, "supported architectures are %s", known);
     return ERR_UNSUPPORTED;
 }
 

@@ -330,7 +330,7 @@ static int map_file(const char *path, mapping *out, err *e) {
     else if (!S_ISREG(st.st_mode))
         rc = err_set(e, ERR_IO, "the model '%s' is not a file", path);
     else if (st.st_size == 0)
-        rc = err_set(e, ERR_CORRUPT, "'%s' is empty, not a GGUF file", path);
+        rc = err_set(e, ERR_CORRUPT, "the model '%s' is empty, not a GGUF file", path);
     if (rc == 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
@@ -392,15 +392,16 @@ static int add_other_shards(gguf *g, const char *path, uint64_t count, err *e) {
     size_t n = strlen(path), tail = strlen(suffix);
     if (count > MAX_SHARDS || n < tail || strcmp(path + n - tail, suffix) != 0)
         return err_set(e, ERR_CORRUPT,
-                       "'%s' is one of %" PRIu64 " shards, but its name does not end in '%s'", path,
-                       count, suffix);
+                       "the model '%s' is one of %" PRIu64
+                       " shards, but its name does not end in '%s'",
+                       path, count, suffix);
     buf shard = {0}, called = {0};
     int rc = 0;
     for (int i = 1; i < (int)count && rc == 0; i++) {
         buf_clear(&shard);
         buf_clear(&called);
         gguf_shard_path(path, i, &shard);
-        buf_printf(&called, "'%s'", shard.p);
+        buf_printf(&called, "the model '%s'", shard.p);
         mapping m;
         rc = map_file(shard.p, &m, e);
         if (rc == 0)
@@ -429,8 +430,9 @@ static int index_tensors(gguf *g, const char *called, err *e) {
     }
     uint64_t expected;
     if (gguf_get_u64(g, "split.tensors.count", &expected) && expected != g->ntensors)
-        return err_set(e, ERR_CORRUPT, "%s: its shards hold %zu tensors instead of %" PRIu64,
-                       called, g->ntensors, expected);
+        return err_set(e, ERR_CORRUPT,
+                       "%s is damaged: its shards hold %zu tensors instead of %" PRIu64, called,
+                       g->ntensors, expected);
     return 0;
 }
 
@@ -440,10 +442,11 @@ static int open_mapping(const char *path, const char *called, mapping m, gguf **
     int rc = add_shard(g, called, m, e);
     uint64_t shards = 1, number = 0;
     if (rc == 0 && gguf_get_u64(g, "split.count", &shards) && shards > 1) {
-        if (gguf_get_u64(g, "split.no", &number) && number != 0)
-            rc = err_set(e, ERR_MODEL, "%s is shard %" PRIu64 " of %" PRIu64 ": open the first one",
+        if (gguf_get_u64(g, "split.no", &number) && number != 0) {
+            rc = err_set(e, ERR_MODEL, "%s is shard %" PRIu64 " of %" PRIu64 ", not the first",
                          called, number + 1, shards);
-        else if (!m.mapped)
+            err_hint(e, "open the first shard");
+        } else if (!m.mapped)
             rc = err_set(e, ERR_UNSUPPORTED, "%s is sharded, which needs files on disk", called);
         else
             rc = add_other_shards(g, path, shards, e);
@@ -465,7 +468,7 @@ int gguf_open(const char *path, gguf **out, err *e) {
     if (rc)
         return rc;
     buf called = {0};
-    buf_printf(&called, "'%s'", path);
+    buf_printf(&called, "the model '%s'", path);
     rc = open_mapping(path, called.p, m, out, e);
     buf_free(&called);
     return rc;

@@ -167,7 +167,7 @@ static int identity_read(file_identity *id, pool *threads, err *e) {
     if (pool_check(threads, e) != 0)
         return ERR_CANCELLED;
     if (!stamp_take(id->file, false, &after, &later) || !hash128_equal(after, id->stamp)) {
-        err_set(e, ERR_MODEL, "the model '%s' changed while it was read", id->path);
+        err_set(e, ERR_MODEL, "the model '%s' changed after it was opened", id->path);
         err_hint(e, "wait until the file is complete and run the statement again");
         return ERR_MODEL;
     }

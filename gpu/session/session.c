@@ -92,9 +92,11 @@ static int likely_blocks(const llm_session *s) {
 /* Allocates the backend's session data at the first pass: if all answers are stored, no pass runs
  * and nothing is allocated. */
 static int work_begin(llm_session *s, err *e) {
-    if (s->failed)
-        return err_set(e, ERR_INTERNAL,
-                       "the model's last computation failed; run the statement again");
+    if (s->failed) {
+        err_set(e, ERR_INTERNAL, "the model's last computation failed");
+        err_hint(e, "run the statement again");
+        return ERR_INTERNAL;
+    }
     if (!s->runs_model || s->work != NULL)
         return 0;
     const llm_session_options *o = &s->options;
@@ -428,7 +430,7 @@ static int soundness_check(llm_session *s, err *e) {
         return 0;
     s->failed = true;
     return err_set(e, ERR_MODEL,
-                   "the model '%s' computed scores that are not finite (NaN or infinity): its file "
+                   "the model '%s' computed logits that are not finite (NaN or infinity): its file "
                    "may be damaged",
                    s->engine->info.path);
 }
@@ -438,8 +440,10 @@ static int one_pass(llm_session *s, err *e) {
     if (code != 0)
         return code;
     if (!schedule_fill(s)) {
-        return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens",
-                       s->current->prompt_tokens);
+        err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens",
+                s->current->prompt_tokens);
+        err_hint(e, "raise kv_memory with SET");
+        return ERR_FULL;
     }
     s->most_blocks = BASE_MAX(s->most_blocks, s->tree.nblocks - s->tree.nfree);
     code = pass_run(s, e);
@@ -522,13 +526,18 @@ static void log_softmax(float *x, int n) {
 int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e) {
     const llm_model_info *info = &s->engine->info;
     if (!s->runs_model)
-        return err_set(e, ERR_UNSUPPORTED, "the model %s has no logits", info->name);
+        return err_set(e, ERR_UNSUPPORTED, "the model '%s' is a test model: it computes no logits",
+                       info->name);
     size_t need = count / LLM_BLOCK_TOKENS + 1;
-    if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->device_blocks) {
-        return err_set(e, ERR_LIMIT,
-                       "a prompt of %zu tokens is too long or empty: the model's context holds %d "
-                       "tokens, kv_memory %d",
-                       count, info->context, s->device_blocks * LLM_BLOCK_TOKENS);
+    if (count == 0)
+        return err_set(e, ERR_LIMIT, "the prompt is empty");
+    if (count > (size_t)context_limit(s))
+        return err_set(e, ERR_LIMIT, "a prompt of %zu tokens exceeds the model's context of %d",
+                       count, context_limit(s));
+    if (need > (size_t)s->device_blocks) {
+        err_set(e, ERR_LIMIT, "no room in kv_memory for a prompt of %zu tokens", count);
+        err_hint(e, "raise kv_memory with SET");
+        return ERR_LIMIT;
     }
     int code = work_begin(s, e);
     if (code != 0)
@@ -547,9 +556,10 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
         schedule_reset_pass(s);
         placed = schedule_fill_one(s, &r);
         schedule_finish_pass(s);
-        if (s->pass.nrows == 0)
-            code = err_set(e, ERR_FULL, "kv_memory is full of live sequences");
-        else if ((code = pass_run(s, e)) == 0)
+        if (s->pass.nrows == 0) {
+            code = err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %zu tokens", count);
+            err_hint(e, "raise kv_memory with SET");
+        } else if ((code = pass_run(s, e)) == 0)
             session_take_logits(s);
     }
     schedule_release(s, &r);

@@ -71,10 +71,12 @@ static int load_merges(tokenizer *t, const gguf *g, err *e) {
 
 int bpe_load(tokenizer *t, const gguf *g, err *e) {
     str pre;
-    if (!gguf_get_str(g, "tokenizer.ggml.pre", &pre))
-        return err_set(e, ERR_UNSUPPORTED,
-                       "the model file does not name its pre-tokenizer (tokenizer.ggml.pre): "
-                       "convert it again with a newer converter");
+    if (!gguf_get_str(g, "tokenizer.ggml.pre", &pre)) {
+        err_set(e, ERR_UNSUPPORTED,
+                "the model file does not name its pre-tokenizer (tokenizer.ggml.pre)");
+        err_hint(e, "convert the model again with a newer converter");
+        return ERR_UNSUPPORTED;
+    }
     int rc = pretokenizer_new(pre, &t->pre, e);
     if (rc)
         return rc;

@@ -62,8 +62,8 @@ static expr *resolve(builder *b, const expr *x, const scope *s) {
         copy->column.slot = scope_slot(s, x->column.id);
         copy->column.name = names_of(b->names, x->column.id, x->column.name);
         if (copy->column.slot < 0 && b->e->code == ERR_NONE)
-            err_set(b->e, ERR_INTERNAL, "column %.*s (#%d) is not in reach", (int)x->column.name.n,
-                    x->column.name.p, x->column.id);
+            err_set(b->e, ERR_INTERNAL, "column \"%.*s\" (#%d) is not in reach",
+                    (int)x->column.name.n, x->column.name.p, x->column.id);
         return copy;
     }
     copy->args = ARENA_ARRAY(b->mem, expr *, x->nargs + 1);

@@ -291,12 +291,13 @@ int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_r
     result->field_order = arena_alloc(out, (size_t)in->rows * (size_t)in->nfields + 1);
     result->row_order = arena_alloc(out, sizeof(uint32_t) * ((size_t)in->rows + 1));
     if (arena_failed(out))
-        return err_set(e, ERR_FULL, "no space for the order of %u rows", in->rows);
+        return err_set(e, ERR_FULL, "not enough memory to order %u rows of %d fields", in->rows,
+                       in->nfields);
     solve_job job = {in, options, result};
     if (!scratch_run(solve_step, &job, options->cancel)) {
         if ((status = check_cancel(options->cancel, e)) != 0)
             return status;
-        return err_set(e, ERR_FULL, "no memory to order %u rows of %d fields", in->rows,
+        return err_set(e, ERR_FULL, "not enough memory to order %u rows of %d fields", in->rows,
                        in->nfields);
     }
     result->solve_ms = clock_thread_ms() - start;

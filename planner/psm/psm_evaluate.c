@@ -78,7 +78,7 @@ int psm_evaluate(const psm_input *in, const uint8_t *field_order, const uint32_t
         return status;
     evaluate_job job = {in, field_order, row_order, score};
     if (!scratch_run(evaluate_step, &job, NULL)) {
-        return err_set(e, ERR_FULL, "no memory to count %u rows of %d fields", in->rows,
+        return err_set(e, ERR_FULL, "not enough memory to count %u rows of %d fields", in->rows,
                        in->nfields);
     }
     return 0;

@@ -11,8 +11,8 @@
 
 int psm_check(const psm_input *in, err *e) {
     if (in->nfields < 0 || in->nfields > PSM_MAX_FIELDS) {
-        return err_set(e, ERR_LIMIT, "a call has %d fields; the maximum is %d", in->nfields,
-                       PSM_MAX_FIELDS);
+        return err_set(e, ERR_LIMIT, "an LLM call takes at most %d fields, this one has %d",
+                       PSM_MAX_FIELDS, in->nfields);
     }
     for (int f = 0; f < in->nfields; f++) {
         const psm_field *field = &in->fields[f];

@@ -80,7 +80,7 @@ static int rule_index(str name, err *e) {
     if (nearest)
         err_hint(e, "did you mean rule.%s?", nearest);
     else
-        err_hint(e, "SELECT name FROM kvasir_rules lists them");
+        err_hint(e, "SELECT name FROM kvasir_rules lists the rules");
     return -1;
 }
 

@@ -449,11 +449,12 @@ static bool unknown(shell *sh, str typed) {
     const char *instead = foreign_command(typed),
                *near = instead ? NULL : nearest_command(typed, mem);
     if (instead)
-        shell_complain(sh, "unknown command %.*s: %s", (int)typed.n, typed.p, instead);
+        shell_complain(sh, "unknown command '%.*s'; %s", (int)typed.n, typed.p, instead);
     else if (near)
-        shell_complain(sh, "unknown command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
+        shell_complain(sh, "unknown command '%.*s'; did you mean %s?", (int)typed.n, typed.p, near);
     else
-        shell_complain(sh, "unknown command %.*s; .help lists the commands", (int)typed.n, typed.p);
+        shell_complain(sh, "unknown command '%.*s'; .help lists the commands", (int)typed.n,
+                       typed.p);
     arena_free(mem);
     return false;
 }

@@ -97,8 +97,8 @@ static bool model_exists(shell *sh, command_call *c) {
     }
     const char *near = str_nearest(str_from(wanted), names, (size_t)count);
     if (near)
-        return shell_complain(sh, "no model '%s'; did you mean %s?", wanted, near);
-    return shell_complain(sh, "no model or file '%s'", wanted);
+        return shell_complain(sh, "no model \"%s\"; did you mean \"%s\"?", wanted, near);
+    return shell_complain(sh, "no model or file \"%s\"", wanted);
 }
 
 bool cmd_model(shell *sh, command_call *c) {

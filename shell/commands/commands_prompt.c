@@ -1,6 +1,7 @@
 /*
  * commands_prompt.c - commands that work only at a prompt: .history and .edit.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,7 +53,7 @@ bool cmd_edit(shell *sh, command_call *c) {
     char *path = arena_printf(c->mem, "%s/kvasir-edit-XXXXXX", dir);
     int fd = mkstemp(path);
     if (fd < 0)
-        return shell_complain(sh, "cannot create a file in %s", dir);
+        return shell_complain(sh, "cannot create a file in '%s': %s", dir, strerror(errno));
     bool ok = write(fd, sh->last_text.p ? sh->last_text.p : "", sh->last_text.n) ==
               (ssize_t)sh->last_text.n;
     close(fd);

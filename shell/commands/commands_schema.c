@@ -78,7 +78,8 @@ bool cmd_functions(shell *sh, command_call *c) {
             format_entry(&out, str_from(table[i].signature), 37, str_from(table[i].help), columns);
     bool found = out.n > 0;
     shell_print(sh, &out);
-    return found || shell_complain(sh, "no function matches %s; .functions lists all", c->argv[0]);
+    return found ||
+           shell_complain(sh, "no function matches '%s'; .functions lists all", c->argv[0]);
 }
 
 bool cmd_settings(shell *sh, command_call *c) {
@@ -110,7 +111,7 @@ bool cmd_settings(shell *sh, command_call *c) {
     buf_free(&left);
     buf_free(&text);
     buf_free(&shown);
-    return found || shell_complain(sh, "no setting matches %s; .settings lists all", c->argv[0]);
+    return found || shell_complain(sh, "no setting matches '%s'; .settings lists all", c->argv[0]);
 }
 
 /* ---- .schema --------------------------------------------------------------------------------- */
@@ -122,8 +123,8 @@ static bool no_table(shell *sh, command_call *c, const char *wanted, const db_ob
         names[i] = objects[i].name;
     const char *near = str_nearest(str_from(wanted), names, (size_t)n);
     if (near)
-        return shell_complain(sh, "no table %s; did you mean %s?", wanted, near);
-    return shell_complain(sh, "no table %s; .tables lists the tables", wanted);
+        return shell_complain(sh, "no table \"%s\"; did you mean \"%s\"?", wanted, near);
+    return shell_complain(sh, "no table \"%s\"; .tables lists the tables", wanted);
 }
 
 /* True if the object's name matches the pattern, or the object is an index of a table whose name
@@ -332,6 +333,6 @@ bool cmd_backup(shell *sh, command_call *c) {
         return false;
     if (db_backup(sh->db, c->argv[0], signals_cancel_flag(), &e) != 0)
         return shell_failed(sh, &e);
-    shell_note(sh, "copied to %s", c->argv[0]);
+    shell_note(sh, "copied to '%s'", c->argv[0]);
     return true;
 }

@@ -20,7 +20,7 @@ static const exec_estimate *estimate(shell *sh, stmt *s, bool count) {
     stmt_estimate(s, count);
     if (shell_wait(sh, s, NULL, NULL, &e) != ERR_CANCELLED)
         return stmt_estimated(s);
-    shell_note(sh, "stopped before it began");
+    shell_note(sh, "the statement was stopped before it began");
     return NULL;
 }
 

@@ -335,7 +335,8 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
     } else {
         if (r->formatting)
             format_free(&r->format);
-        shell_note(sh, "still stopping in the background; the next statement will wait for it");
+        shell_note(
+            sh, "the statement is still stopping in the background; the next one will wait for it");
         sh->lingering = r->s;
         r->s = NULL;
     }

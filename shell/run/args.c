@@ -82,7 +82,7 @@ static bool option_unknown(const char *arg, err *e) {
         snprintf(modes[i], sizeof modes[i], "--%s", table[i].name);
         names[n++] = modes[i];
     }
-    err_set(e, ERR_SYNTAX, "unknown option %s", arg);
+    err_set(e, ERR_SYNTAX, "unknown option '%s'", arg);
     const char *instead = foreign_command((str){arg, strcspn(arg, "=")});
     const char *near = strlen(arg) > 2 ? str_nearest(str_from(arg), names, n) : NULL;
     if (instead != NULL)
@@ -184,7 +184,7 @@ bool args_parse(int argc, char **argv, args *out, err *e) {
             if (!parse_option(argc, argv, &i, out, e))
                 return false;
         } else if (names == 0 && is_statement(argv[i])) {
-            err_set(e, ERR_SYNTAX, "there is no database '%s'", argv[i]);
+            err_set(e, ERR_SYNTAX, "no database '%s'", argv[i]);
             err_hint(e, "use -c to run SQL or a command");
             return false;
         } else if (names == 0) {
@@ -194,9 +194,8 @@ bool args_parse(int argc, char **argv, args *out, err *e) {
             add_input(out, INPUT_COMMAND, argv[i]);
             names++;
         } else {
-            err_set(e, ERR_SYNTAX,
-                    "unexpected argument '%s': give at most one database and one SQL text",
-                    argv[i]);
+            err_set(e, ERR_SYNTAX, "unexpected argument '%s'", argv[i]);
+            err_hint(e, "give at most one database and one SQL text");
             return false;
         }
     }

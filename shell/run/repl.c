@@ -172,7 +172,7 @@ static void interrupted(repl *r) {
     buf_clear(&r->pending);
     r->idle_interrupts = idle ? r->idle_interrupts + 1 : 0;
     if (r->idle_interrupts >= 2)
-        shell_note(r->sh, "Ctrl-D or .quit leaves");
+        shell_note(r->sh, "press Ctrl-D or type .quit to quit");
 }
 
 static void greet(const shell *sh) {

@@ -215,7 +215,7 @@ bool script_file(shell *sh, const char *path) {
         errno = EISDIR;
     }
     if (in == NULL)
-        return shell_complain(sh, "cannot read '%s': %s", path, strerror(errno));
+        return shell_complain(sh, "cannot open '%s': %s", path, strerror(errno));
     script sc = {
         .in = in, .by_line = is_stdin, .where = {.file = is_stdin ? "<stdin>" : path, .line = 1}};
     sh->read_depth++;

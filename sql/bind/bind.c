@@ -151,7 +151,7 @@ static int bind_clear(binder *b, const ast *a, sql_stmt *s) {
     s->clear = a->clear;
     s->name = a->name.name;
     if (s->name.n && !catalog_model(b->env->catalog, s->name))
-        return fail_ident(b, a->name, "no model \"%.*s\"", (int)s->name.n, s->name.p);
+        return fail_model(b, a->name);
     return 0;
 }
 

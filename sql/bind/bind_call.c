@@ -343,10 +343,10 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
             b, n,
             "%s() refers only to columns of the outer query, so it would belong to that query",
             agg_kind_name(kind));
-        err_hint(b->e,
-                 "move %s() to the outer query, or remove it: in the subquery its argument has one "
-                 "value",
-                 agg_kind_name(kind));
+        err_hint(
+            b->e,
+            "move %s() to the outer query, or remove it: its argument is constant in the subquery",
+            agg_kind_name(kind));
         return NULL;
     }
     if (kind != AGG_GROUP_CONCAT)

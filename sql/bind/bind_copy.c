@@ -35,7 +35,7 @@ static int format_of(binder *b, const copy_option *o, char *delimiter) {
     if (str_equal_nocase(s, STR("csv")))
         return 0;
     if (!str_equal_nocase(s, STR("tsv")))
-        return fail_ident(b, o->name, "FORMAT must be csv or tsv");
+        return fail_ident(b, o->name, "FORMAT must be CSV or TSV");
     *delimiter = '\t';
     return 0;
 }
@@ -43,8 +43,11 @@ static int format_of(binder *b, const copy_option *o, char *delimiter) {
 /* The text for NULL is written and recognised without quotes, so it cannot contain characters
  * that the format itself uses. */
 static int null_of(binder *b, const copy_option *o, str *out) {
-    if (!o->value || o->value->literal.type != TYPE_TEXT)
-        return fail_ident(b, o->name, "NULL takes the text that represents it, as in NULL 'NA'");
+    if (!o->value || o->value->literal.type != TYPE_TEXT) {
+        fail_ident(b, o->name, "the option NULL needs a text in single quotes");
+        err_hint(b->e, "write NULL 'NA'");
+        return ERR_BIND;
+    }
     *out = o->value->literal.s;
     for (size_t i = 0; i < out->n; i++)
         if (out->p[i] == '"' || out->p[i] == '\n' || out->p[i] == '\r')

@@ -80,10 +80,11 @@ static int table_keys(binder *b, const table_spec *spec, table_def *t) {
     t->rowid_column = -1;
     for (int i = 0; i < t->ncolumns; i++) {
         const column_spec *c = spec->columns.items[i];
-        if (c->primary && n++ > 0)
-            return fail_ident(b, c->name,
-                              "a table can have only one primary key: write PRIMARY KEY (a, b) for "
-                              "several columns");
+        if (c->primary && n++ > 0) {
+            fail_ident(b, c->name, "a table can have only one primary key");
+            err_hint(b->e, "write PRIMARY KEY (a, b) for several columns");
+            return ERR_BIND;
+        }
         if (c->primary)
             primary[0] = i;
     }
@@ -156,8 +157,8 @@ static int table_of_query(binder *b, const ast *a, sql_stmt *s, table_def *t) {
         str name = s->query->cols[i].name;
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(t->columns[k].name, name)) {
-                fail(b, ERR_BIND, a->query->pos, a->query->len,
-                     "two columns would be named \"%.*s\"", (int)name.n, name.p);
+                fail(b, ERR_BIND, a->query->pos, a->query->len, "column \"%.*s\" is named twice",
+                     (int)name.n, name.p);
                 err_hint(b->e, "rename one of them with AS");
                 return ERR_BIND;
             }
@@ -196,7 +197,8 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
                         n->kind == NODE_LLM ? "an LLM call is" : "expressions are");
         if (o->descending)
             return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
-                        "DESC is not supported in an index: it is scanned in both directions");
+                        "DESC is not supported in an index, and not needed: an index can be "
+                        "scanned in both directions");
         ident *name = ARENA_NEW(b->mem, ident);
         *name = n->name;
         list_add(b->mem, &names, name);
@@ -397,12 +399,14 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_ADD_COLUMN;
     for (int i = 0; i < t->ncolumns; i++)
         if (str_equal_nocase(t->columns[i].name, c->name.name))
-            return fail_ident(b, c->name, "%.*s already has a column \"%.*s\"", (int)t->name.n,
-                              t->name.p, (int)c->name.name.n, c->name.name.p);
-    if (c->primary || c->unique)
-        return fail(
-            b, ERR_UNSUPPORTED, c->name.pos, c->name.len,
-            "an added column cannot be UNIQUE or PRIMARY KEY: add it, then CREATE UNIQUE INDEX");
+            return fail_ident(b, c->name, "table \"%.*s\" already has a column \"%.*s\"",
+                              (int)t->name.n, t->name.p, (int)c->name.name.n, c->name.name.p);
+    if (c->primary || c->unique) {
+        fail(b, ERR_UNSUPPORTED, c->name.pos, c->name.len,
+             "an added column cannot be UNIQUE or PRIMARY KEY");
+        err_hint(b->e, "add the column, then CREATE UNIQUE INDEX");
+        return ERR_UNSUPPORTED;
+    }
     s->add_column = (column_def){c->name.name, c->type, c->not_null, c->default_sql, c->check_sql};
     table_def wider = *t;
     wider.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns + 1);
@@ -453,17 +457,20 @@ static int change_column(binder *b, const ast *a, sql_stmt *s) {
     if (s->column < 0)
         return (int)b->e->code;
     if (drop && t->ncolumns == 1)
-        return fail_ident(b, a->column, "cannot drop the only column of a table");
+        return fail_ident(b, a->column,
+                          "column \"%.*s\" cannot be dropped: it is the table's only column",
+                          (int)a->column.name.n, a->column.name.p);
     if (drop && s->column == t->rowid_column)
-        return fail_ident(b, a->column, "a primary key column cannot be dropped");
+        return fail_ident(b, a->column, "column \"%.*s\" cannot be dropped: it is the primary key",
+                          (int)a->column.name.n, a->column.name.p);
     for (int i = 0; drop && i < t->nindexes; i++)
         for (int k = 0; k < t->indexes[i].ncolumns; k++)
             if (t->indexes[i].columns[k] == s->column)
                 return in_index(b, &t->indexes[i], a->column);
     for (int i = 0; !drop && i < t->ncolumns; i++)
         if (i != s->column && str_equal_nocase(t->columns[i].name, a->name2.name))
-            return fail_ident(b, a->name2, "%.*s already has a column \"%.*s\"", (int)t->name.n,
-                              t->name.p, (int)a->name2.name.n, a->name2.name.p);
+            return fail_ident(b, a->name2, "table \"%.*s\" already has a column \"%.*s\"",
+                              (int)t->name.n, t->name.p, (int)a->name2.name.n, a->name2.name.p);
     int status = drop ? not_in_checks(b, t, s->column, a->column) : 0;
     if (status)
         return status;

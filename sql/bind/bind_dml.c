@@ -17,8 +17,8 @@ int find_column(binder *b, const table_def *t, ident name) {
     for (int i = 0; i < t->ncolumns; i++)
         if (str_equal_nocase(t->columns[i].name, name.name))
             return i;
-    fail_ident(b, name, "no column \"%.*s\" in %.*s", (int)name.name.n, name.name.p, (int)t->name.n,
-               t->name.p);
+    fail_ident(b, name, "no column \"%.*s\" in \"%.*s\"", (int)name.name.n, name.name.p,
+               (int)t->name.n, t->name.p);
     const char **names = ARENA_ARRAY(b->mem, const char *, t->ncolumns);
     for (int i = 0; i < t->ncolumns; i++)
         names[i] = arena_strndup(b->mem, t->columns[i].name.p, t->columns[i].name.n);
@@ -91,8 +91,8 @@ static int bind_check_text(binder *b, const table_def *t, str sql, scope *s, row
         out->text = sql;
         return out->value ? 0 : (int)b->e->code;
     }
-    return err_set(b->e, ERR_CORRUPT, "CHECK (%.*s) of %.*s: %s", (int)sql.n, sql.p, (int)t->name.n,
-                   t->name.p, problem.message);
+    return err_set(b->e, ERR_CORRUPT, "the stored CHECK (%.*s) of table \"%.*s\" is invalid: %s",
+                   (int)sql.n, sql.p, (int)t->name.n, t->name.p, problem.message);
 }
 
 int bind_checks(binder *b, const table_def *t, sql_stmt *s) {
@@ -127,8 +127,8 @@ int bind_default(binder *b, const column_def *c, expr **out) {
     err problem = {0};
     int status = sql_parse_expr(c->default_sql, b->mem, &n, &problem);
     if (status)
-        return err_set(b->e, ERR_CORRUPT, "DEFAULT of %.*s: %s", (int)c->name.n, c->name.p,
-                       problem.message);
+        return err_set(b->e, ERR_CORRUPT, "the stored DEFAULT of column \"%.*s\" is invalid: %s",
+                       (int)c->name.n, c->name.p, problem.message);
     b->view_depth++;
     expr *x = bind_over_row(b, n, NULL, "DEFAULT");
     *out = x ? to_column(b, x, c) : NULL;
@@ -171,8 +171,9 @@ static int find_target(binder *b, const ast *a, target *t) {
 }
 
 static int wrong_width(binder *b, const target *t, int pos, int len, int given) {
-    fail(b, ERR_BIND, pos, len, "%.*s: %d value%s for %d column%s", (int)t->table->name.n,
-         t->table->name.p, given, given == 1 ? "" : "s", t->n, t->n == 1 ? "" : "s");
+    fail(b, ERR_BIND, pos, len, "%d value%s given for %d column%s of table \"%.*s\"", given,
+         given == 1 ? "" : "s", t->n, t->n == 1 ? "" : "s", (int)t->table->name.n,
+         t->table->name.p);
     if (given < t->n && t->n == t->table->ncolumns)
         err_hint(b->e, "list the columns to fill: INSERT INTO %.*s (…)",
                  (int)BASE_MIN(t->table->name.n, (size_t)80), t->table->name.p);
@@ -255,11 +256,11 @@ static int insert_query(binder *b, const ast *a, const target *t, rel **out) {
 static int conflict_target(binder *b, const ast *a, sql_stmt *s) {
     const table_def *t = s->table;
     if (!a->conflict_columns.n) {
-        if (a->on_conflict == CONFLICT_UPDATE)
-            return fail_ident(
-                b, a->name,
-                "ON CONFLICT DO UPDATE needs the unique columns: ON CONFLICT (id) DO UPDATE");
-        return 0;
+        if (a->on_conflict != CONFLICT_UPDATE)
+            return 0;
+        fail_ident(b, a->name, "ON CONFLICT DO UPDATE needs the unique columns");
+        err_hint(b->e, "write ON CONFLICT (id) DO UPDATE");
+        return ERR_BIND;
     }
     s->nconflict = a->conflict_columns.n;
     int status = find_columns(b, t, &a->conflict_columns, &s->conflict_columns);

@@ -327,7 +327,7 @@ static expr *bind_like(binder *b, const node *n) {
     }
     if (n->nargs == 3 && x->args[2]->kind == EXPR_LITERAL && !expr_is_null(x->args[2]) &&
         utf8_length(x->args[2]->literal.s) != 1) {
-        fail_node(b, n->args[2], "ESCAPE must be a single character");
+        fail_node(b, n->args[2], "ESCAPE must be one character");
         return NULL;
     }
     return x;

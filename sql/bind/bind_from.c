@@ -18,8 +18,8 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
         return 0;
     if (names->n > ncols) {
         ident *extra = names->items[ncols];
-        return fail_ident(b, *extra, "%.*s has %d column%s, but %d names are given", (int)table.n,
-                          table.p, ncols, ncols == 1 ? "" : "s", names->n);
+        return fail_ident(b, *extra, "\"%.*s\" has %d column%s, but %d names are given",
+                          (int)table.n, table.p, ncols, ncols == 1 ? "" : "s", names->n);
     }
     for (int i = 0; i < names->n; i++)
         cols[i].name = ((ident *)names->items[i])->name;
@@ -42,7 +42,7 @@ static int add_to_scope(binder *b, const rel *r, str alias, const list *columns,
 
 static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
     if (alias.n && scope_has_table(s, alias)) {
-        fail(b, ERR_BIND, pos, len, "\"%.*s\" appears twice in FROM", (int)alias.n, alias.p);
+        fail(b, ERR_BIND, pos, len, "table \"%.*s\" is named twice in FROM", (int)alias.n, alias.p);
         err_hint(b->e, "rename one of them with AS");
         return ERR_BIND;
     }
@@ -116,7 +116,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         if (inner.code == ERR_LIMIT)
             fail(b, inner.code, -1, 0, "%s", inner.message);
         else
-            fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p,
+            fail(b, inner.code, -1, 0, "in view \"%.*s\": %s", (int)v->name.n, v->name.p,
                  inner.message);
         if (inner.hint[0])
             err_hint(b->e, "%s", inner.hint);
@@ -293,7 +293,7 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     csv *file;
     err problem = {0};
     if (memchr(f->path.p, 0, f->path.n) || f->path.n == 0)
-        return fail(b, ERR_IO, f->pos, f->len, "this is not a valid file name");
+        return fail(b, ERR_IO, f->pos, f->len, "a file name cannot be empty or contain a NUL byte");
     int status = csv_open(arena_strndup(b->mem, f->path.p, f->path.n), &now, &file, &problem);
     if (status) {
         fail(b, problem.code, f->pos, f->len, "%s", problem.message);

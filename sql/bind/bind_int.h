@@ -234,6 +234,7 @@ bool scope_has_table(const scope *s, str table);
 int fail(binder *b, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
 int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 4);
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
+int fail_model(binder *b, ident name); /* no such model */
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
 /* Adds a hint if n is an alias of the select list, which WHERE cannot use. Returns false if it is
  * not. */

@@ -117,7 +117,7 @@ static int add_star(binder *b, fields *f, const node *n) {
     if (f->n > before)
         return 0;
     if (!n->qualifier.name.n)
-        return fail_node(b, n, "* has no columns here: the query has no FROM");
+        return fail_node(b, n, "* needs FROM");
     fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
                n->qualifier.name.p);
     return ERR_BIND;
@@ -163,7 +163,7 @@ static int qualify_equal_names(binder *b, fields *f) {
         for (int k = i + 1; k < f->n; k++)
             if (str_equal_nocase(f->names[i], f->names[k])) {
                 fail(b, ERR_BIND, f->positions[k], f->lengths[k],
-                     "LLM() has two fields named \"%.*s\"", (int)f->names[k].n, f->names[k].p);
+                     "field \"%.*s\" of LLM() is named twice", (int)f->names[k].n, f->names[k].p);
                 err_hint(b->e, "rename one of them with AS");
                 return ERR_BIND;
             }
@@ -323,25 +323,29 @@ static int option_constant(binder *b, const llm_option *o, value_type type, valu
     return 0;
 }
 
+int fail_model(binder *b, ident name) {
+    const catalog *c = b->env->catalog;
+    const char **names = ARENA_ARRAY(b->mem, const char *, c->nmodels + 1);
+    for (int i = 0; i < c->nmodels; i++)
+        names[i] = arena_strndup(b->mem, c->models[i].name.p, c->models[i].name.n);
+    const char *meant = str_nearest(name.name, names, (size_t)c->nmodels);
+    fail_ident(b, name, "no model \"%.*s\"", (int)name.name.n, name.name.p);
+    if (meant)
+        err_hint(b->e, "did you mean \"%s\"?", meant);
+    else
+        err_hint(b->e, "register it with CREATE MODEL %.*s FROM 'file.gguf'",
+                 (int)BASE_MIN(name.name.n, (size_t)80), name.name.p);
+    return ERR_BIND;
+}
+
 static int option_model(binder *b, const llm_option *o, llm_call *call) {
     const node *n = o->value;
-    const catalog *c = b->env->catalog;
     if (n->kind == NODE_COLUMN && !n->qualifier.name.n) {
-        if (catalog_model(c, n->name.name)) {
+        if (catalog_model(b->env->catalog, n->name.name)) {
             call->model = n->name.name;
             return 0;
         }
-        fail_node(b, n, "no model \"%.*s\"", (int)n->name.name.n, n->name.name.p);
-        const char **names = ARENA_ARRAY(b->mem, const char *, c->nmodels + 1);
-        for (int i = 0; i < c->nmodels; i++)
-            names[i] = arena_strndup(b->mem, c->models[i].name.p, c->models[i].name.n);
-        const char *meant = str_nearest(n->name.name, names, (size_t)c->nmodels);
-        if (meant)
-            err_hint(b->e, "did you mean \"%s\"?", meant);
-        else
-            err_hint(b->e, "register it with CREATE MODEL %.*s FROM 'file.gguf'",
-                     (int)BASE_MIN(n->name.name.n, (size_t)80), n->name.name.p);
-        return ERR_BIND;
+        return fail_model(b, n->name);
     }
     value v;
     int status = option_constant(b, o, TYPE_TEXT, &v);
@@ -380,7 +384,7 @@ static int option_once(binder *b, const llm_option *o, const llm_call *call, con
                    {STR("examples"), examples != NULL}};
     for (size_t i = 0; i < BASE_COUNT(options); i++)
         if (options[i].given && str_equal_nocase(o->name.name, options[i].name))
-            return fail_ident(b, o->name, "the call has the option %s twice", options[i].name.p);
+            return fail_ident(b, o->name, "option %s is given twice", options[i].name.p);
     return 0;
 }
 
@@ -443,7 +447,7 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
         return ERR_BIND;
     }
     if (call->nexample_fields == 0 && f->n > 0) {
-        fail_node(b, n, "no column of the examples has the name of a field of the call");
+        fail_node(b, n, "no column of the examples has the same name as a field of the call");
         err_hint(b->e, "give a column of the examples the name of a field, such as \"%.*s\"",
                  (int)BASE_MIN(f->names[0].n, (size_t)80), f->names[0].p);
         return ERR_BIND;

@@ -70,7 +70,7 @@ static bool allows_subquery(binder *b, const node *n) {
     if (b->at.refuse)
         fail_node(b, n, "a subquery is not allowed in %s", b->at.refuse);
     else if (!b->at.lift)
-        fail_node(b, n, "a subquery is not allowed here");
+        fail_node(b, n, "a subquery is not allowed in this place");
     return !b->at.refuse && b->at.lift;
 }
 
@@ -318,7 +318,7 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
     if (*count > before)
         return 0;
     if (!n->qualifier.name.n)
-        return fail_node(b, n, "SELECT * without FROM");
+        return fail_node(b, n, "* needs FROM");
     const node named = {.kind = NODE_COLUMN,
                         .pos = n->pos,
                         .len = n->len,

@@ -159,7 +159,7 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
              n, name.name.p, where);
     else
         fail(b, ERR_UNSUPPORTED, term->pos, term->len,
-             "a recursive part of \"%.*s\" must read it exactly once, not %d times", n, name.name.p,
+             "the recursive part must read \"%.*s\" exactly once, not %d times", n, name.name.p,
              times);
     if (where && strcmp(where, "under DISTINCT") == 0)
         err_hint(b->e, "use UNION without ALL to drop duplicate rows");
@@ -170,13 +170,13 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
 
 /* Casts the recursive part to the column types of the first part. Numbers may be widened; any other
  * difference of types is an error. */
-static int fit_types(binder *b, const query *term, const rel *first, rel **part) {
+static int fit_types(binder *b, set_op op, const query *term, const rel *first, rel **part) {
     rel *r = *part;
     value_type *types = ARENA_ARRAY(b->mem, value_type, first->ncols);
     if (r->ncols != first->ncols)
         return fail(b, ERR_BIND, term->pos, term->len,
-                    "UNION needs the same number of columns on both sides, not %d and %d",
-                    first->ncols, r->ncols);
+                    "%s needs the same number of columns on both sides, not %d and %d",
+                    set_op_sql(op), first->ncols, r->ncols);
     for (int i = 0; i < first->ncols; i++) {
         value_type to = types[i] = first->cols[i].type, from = r->cols[i].type;
         bool null = from == TYPE_NULL || id_of(b, r->cols[i].id)->is_null;
@@ -201,7 +201,7 @@ static int bind_part(binder *b, cte_binding *c, query *q, int at, const rel *fir
     int status = bind_terms(b, q, at, at + 1, out);
     if (!status)
         status = check_part(b, c, term, *out);
-    return status ? status : fit_types(b, term, first, out);
+    return status ? status : fit_types(b, q->op, term, first, out);
 }
 
 /* Binds the recursive terms, which read c->working: the terms from index `at` on. */

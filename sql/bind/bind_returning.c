@@ -65,10 +65,10 @@ static int place_steps(binder *b, const list *items, lift *steps, id_range *made
     const node *first = ((select_item *)items->items[0])->value,
                *last = ((select_item *)items->items[items->n - 1])->value;
     fail(b, ERR_UNSUPPORTED, first->pos, last->pos + last->len - first->pos,
-         "an LLM call or a subquery in RETURNING reads %s, which is known only when the row is "
-         "written",
-         s->on_conflict == CONFLICT_UPDATE ? "what DO UPDATE may change" : "the generated key");
-    err_hint(b->e, "return the columns, and use them in a SELECT");
+         "an LLM call or a subquery in RETURNING cannot read %s known only when the row is written",
+         s->on_conflict == CONFLICT_UPDATE ? "columns that DO UPDATE may change: they are"
+                                           : "the generated key: it is");
+    err_hint(b->e, "return the columns only, and read them in a SELECT afterwards");
     return ERR_UNSUPPORTED;
 }
 

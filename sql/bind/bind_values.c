@@ -335,8 +335,9 @@ int bind_values(binder *b, query *q, rel **out) {
     for (int i = 1; i < q->rows.n; i++) {
         list *row = q->rows.items[i];
         if (row->n != ncols)
-            return fail_node(b, row->items[0], "row %d of VALUES has %d values, the first has %d",
-                             i + 1, row->n, ncols);
+            return fail_node(b, row->items[0],
+                             "row %d of VALUES has %d value%s, but the first has %d", i + 1, row->n,
+                             row->n == 1 ? "" : "s", ncols);
     }
     values_part *parts;
     b->at.no_aggregate = "VALUES";

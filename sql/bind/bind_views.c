@@ -15,8 +15,8 @@ static bool binds(binder *b, const catalog *c, const view_def *v, err *why) {
     if (sql_bind_text(v->sql, &env, b->mem, &s, why))
         return false;
     if (v->ncolumns && v->ncolumns != s->query->ncols) {
-        err_set(why, ERR_BIND, "its column list has %d names, but its query returns %d columns",
-                v->ncolumns, s->query->ncols);
+        err_set(why, ERR_BIND, "the view lists %d columns, but its query returns %d", v->ncolumns,
+                s->query->ncols);
         return false;
     }
     return true;

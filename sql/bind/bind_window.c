@@ -85,7 +85,7 @@ static int bind_frame(binder *b, const frame_spec *f, const bound_window *over, 
         return fail_bound(b, &f->end, "a frame cannot end at UNBOUNDED PRECEDING");
     if (f->start.kind > f->end.kind) {
         fail(b, ERR_BIND, f->pos, f->len, "the frame ends before it starts");
-        err_hint(b->e, "the order is PRECEDING, CURRENT ROW, FOLLOWING");
+        err_hint(b->e, "write the bounds in the order PRECEDING, CURRENT ROW, FOLLOWING");
         return ERR_BIND;
     }
     int status = bind_bound(b, f, &f->start, over, &out->start);

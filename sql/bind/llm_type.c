@@ -102,8 +102,8 @@ static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
     for (int i = 0; i < n; i++) {
         str s = *(str *)t->literals.items[i];
         if (!is_one_line(s))
-            return fail_type(b, t, "an answer of an ENUM must be one line of text and not empty",
-                             NULL);
+            return fail_type(
+                b, t, "an answer of an ENUM must be one line of valid UTF-8 and not empty", NULL);
         for (int k = 0; k < i; k++)
             if (str_equal(call->literals[k], s))
                 return fail_type(b, t, "an ENUM cannot list an answer twice", NULL);
@@ -116,8 +116,8 @@ static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
 static int returns_between(binder *b, const llm_type *t, llm_call *call) {
     value low = t->low->literal, high = t->high->literal;
     if (call->returns != RETURNS_INTEGER || low.type != TYPE_INTEGER || high.type != TYPE_INTEGER)
-        return fail_type(
-            b, t, "BETWEEN needs INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5", NULL);
+        return fail_type(b, t, "BETWEEN needs INTEGER and whole numbers",
+                         "write RETURNS INTEGER BETWEEN 1 AND 5");
     if (low.i >= high.i)
         return fail_type(b, t, "RETURNS INTEGER BETWEEN a AND b needs a < b", NULL);
     if ((uint64_t)high.i - (uint64_t)low.i >= MAX_LITERALS)
@@ -166,7 +166,7 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
         return ERR_BIND;
     }
     if (t->literals.n)
-        return fail_type(b, t, "a list of answers needs ENUM: RETURNS ENUM('yes', 'no')", NULL);
+        return fail_type(b, t, "a list of answers needs ENUM", "write RETURNS ENUM('yes', 'no')");
     if (type == TYPE_BOOLEAN)
         returns_boolean(b, call);
     else
@@ -194,14 +194,14 @@ static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
             continue;
         fail(b, ERR_BIND, uses->pos, uses->len,
              "this call is compared with %s, which it can never return",
-             call->literals[i].n ? "a text of several lines" : "''");
+             call->literals[i].n ? "a text of several lines or invalid UTF-8" : "''");
         err_hint(b->e, "write LLM(…) RETURNS TEXT to compare it with any text");
         return ERR_BIND;
     }
     call->nliterals = n;
     if (n > MAX_LITERALS)
         return fail(b, ERR_LIMIT, uses->pos, uses->len,
-                    "an LLM call is compared with more than %d texts", MAX_LITERALS);
+                    "an LLM call can be compared with at most %d texts", MAX_LITERALS);
     if (n > 1)
         return 0;
     str one = call->literals[0];

@@ -151,7 +151,7 @@ static void tables_of(binder *b, const scope *s, char *out, size_t room) {
         if (!s->cols[i].table.n || str_equal_nocase(last, s->cols[i].table))
             continue;
         last = s->cols[i].table;
-        int k = snprintf(out + used, room - used, "%s%.*s", count ? ", " : " in ",
+        int k = snprintf(out + used, room - used, "%s\"%.*s\"", count ? ", " : " in ",
                          (int)BASE_MIN(last.n, (size_t)40), last.p);
         if (k < 0 || (size_t)k >= room - used)
             return;
@@ -281,8 +281,8 @@ const scope_column *scope_find(binder *b, const node *n) {
     char where[256];
     where[0] = 0;
     if (n->qualifier.name.n)
-        snprintf(where, sizeof where, " in %.*s", (int)BASE_MIN(n->qualifier.name.n, (size_t)100),
-                 n->qualifier.name.p);
+        snprintf(where, sizeof where, " in \"%.*s\"",
+                 (int)BASE_MIN(n->qualifier.name.n, (size_t)100), n->qualifier.name.p);
     else if (b->at.scope)
         tables_of(b, b->at.scope, where, sizeof where);
     fail_ident(b, n->name, "no column \"%.*s\"%s", (int)n->name.name.n, n->name.name.p, where);

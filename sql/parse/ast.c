@@ -151,7 +151,7 @@ static void deepen(parser *p, int *depth, int below, int pos, int len) {
     if (below + 1 > *depth)
         *depth = below + 1;
     if (*depth > AST_MAX_DEPTH)
-        parser_fail(p, ERR_LIMIT, pos, len, "the statement is nested more than %d levels deep",
+        parser_fail(p, ERR_LIMIT, pos, len, "the statement is nested more than %d deep",
                     AST_MAX_DEPTH);
 }
 
@@ -202,7 +202,9 @@ node *node_number(parser *p, token t) {
     else if (parse_real(t.text, &r))
         n->literal = value_real(r);
     else
-        parser_fail(p, ERR_SYNTAX, t.pos, t.len, "not a number, or out of the range of REAL");
+        parser_fail(p, ERR_SYNTAX, t.pos, t.len,
+                    "\"%.*s\" is not a number, or is out of range for REAL",
+                    (int)BASE_MIN(t.text.n, (size_t)60), t.text.p);
     return n;
 }
 
@@ -295,7 +297,7 @@ node *node_row(parser *p, token open, node *first, const list *rest, token close
     for (int i = 0; i < rest->n; i++)
         node_arg(p, n, rest->items[i]);
     if (n->nargs > MOST_IN_ROW)
-        parser_fail(p, ERR_LIMIT, n->pos, n->len, "a row has more than %d values", MOST_IN_ROW);
+        parser_fail(p, ERR_LIMIT, n->pos, n->len, "a row has at most %d values", MOST_IN_ROW);
     return n;
 }
 

@@ -186,7 +186,7 @@ table_body(A) ::= column_spec(C). {
 table_body(A) ::= table_body(A) COMMA column_spec(C). { list_add(p->mem, &A->columns, C); }
 table_body(A) ::= table_body(A) COMMA constraint_name PRIMARY(K) KEY column_list(L). {
     if (A->primary_key.n)
-        parser_fail(p, ERR_BIND, K.pos, K.len, "the table already has a primary key");
+        parser_fail(p, ERR_BIND, K.pos, K.len, "a table can have only one primary key");
     A->primary_key = *L;
 }
 table_body(A) ::= table_body(A) COMMA constraint_name UNIQUE column_list(L). {
@@ -548,11 +548,17 @@ join_word(A) ::= INNER JOIN. { A = JOIN_INNER; }
 join_word(A) ::= LEFT outer JOIN. { A = JOIN_LEFT; }
 join_word(A) ::= RIGHT(T) outer JOIN. {
     A = JOIN_LEFT;
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "RIGHT JOIN is not supported: swap the tables and write LEFT JOIN");
+    if (!p->failed) {
+        parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "RIGHT JOIN is not supported");
+        err_hint(p->error, "swap the tables and write LEFT JOIN");
+    }
 }
 join_word(A) ::= FULL(T) outer JOIN. {
     A = JOIN_LEFT;
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "FULL JOIN is not supported: write the UNION ALL of two LEFT JOINs");
+    if (!p->failed) {
+        parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "FULL JOIN is not supported");
+        err_hint(p->error, "write the UNION ALL of two LEFT JOINs");
+    }
 }
 outer ::= .
 outer ::= OUTER.

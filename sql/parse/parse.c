@@ -273,7 +273,7 @@ static int parse(str text, arena *mem, int first, parser *p, err *e) {
         return err_set(e, ERR_LIMIT, "the statement is longer than 1 GB");
     void *machine = sql_grammarAlloc(malloc);
     if (!machine)
-        return err_set(e, ERR_FULL, "out of memory");
+        return err_set(e, ERR_FULL, "not enough memory to parse the statement");
     if (first)
         feed(p, machine, first, (token){{text.p, 0}, 0, 0});
     run(p, machine);

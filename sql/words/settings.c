@@ -177,7 +177,7 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
         return 0;
     case SETTING_REAL:
         if (!parse_real(text, &real) || !isfinite(real) || real < 0)
-            return wrong(i, text, "use a number from 0 upwards", e);
+            return wrong(i, text, "use a number that is not negative", e);
         if (real > 1 && strcmp(infos[i].words, "0 to 1") == 0)
             return wrong(i, text, "use a number from 0 to 1", e);
         *(double *)member(s, i) = real;

@@ -140,15 +140,16 @@ void workmem_shrink(workmem *w, size_t bytes) {
 
 int workmem_error(const workmem *w, int reason, err *e) {
     if (reason != WORKMEM_LIMIT) {
-        err_set_errno(e, reason, "cannot write temporary files in %s", w->dir);
-        err_hint(e, "free space there, set TMPDIR to another directory, or raise work_memory");
+        err_set_errno(e, reason, "cannot write temporary files in '%s'", w->dir);
+        err_hint(
+            e, "free space there, set TMPDIR to another directory, or raise work_memory with SET");
         return e ? (int)e->code : ERR_IO;
     }
     buf limit = {0};
     buf_append_bytes(&limit, (uint64_t)atomic_load(&w->limit));
-    const char *of = w->files_max < 0 ? ", half of what was free in " : "";
-    err_set(e, ERR_FULL, "temporary files would exceed max_temp_directory_size = %s%s%s", limit.p,
-            of, w->files_max < 0 ? w->dir : "");
+    bool half = w->files_max < 0;
+    err_set(e, ERR_FULL, "temporary files would exceed max_temp_directory_size = %s%s%s%s", limit.p,
+            half ? ", half of what was free in '" : "", half ? w->dir : "", half ? "'" : "");
     err_hint(e, "check for a join without a condition, or raise max_temp_directory_size or "
                 "work_memory with SET");
     buf_free(&limit);

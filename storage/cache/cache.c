@@ -50,7 +50,8 @@ static int users_lock(cache *c, bool *alone, err *e) {
         if (*alone || flock(c->users_fd, LOCK_SH | LOCK_NB) == 0)
             return 0;
         if (waited >= USERS_WAIT_MS)
-            return err_set(e, ERR_BUSY, "another process is checking '%s'", c->path);
+            return err_set(e, ERR_BUSY, "another process is checking the cache '%s' for damage",
+                           c->path);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
@@ -63,7 +64,7 @@ static int users_open(cache *c, err *e) {
         c->users_fd = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (c->users_fd < 0)
-        err_set_errno(e, errno, "cannot use the cache '%s'", c->path);
+        err_set_errno(e, errno, "cannot open the cache '%s'", c->path);
     free(path);
     return c->users_fd < 0 ? ERR_IO : 0;
 }
@@ -213,7 +214,7 @@ static int cache_open_file(cache *c, err *e) {
         flock(c->users_fd, LOCK_SH);
     c->stats.writing = !c->read_only;
     if (c->read_only)
-        snprintf(c->stats.why_not, sizeof c->stats.why_not, "'%s' cannot be written", c->path);
+        snprintf(c->stats.why_not, sizeof c->stats.why_not, "'%s' is read-only", c->path);
     else if (pthread_create(&c->thread, NULL, cache_writer, c) == 0)
         c->thread_started = true;
     else
@@ -622,7 +623,7 @@ static int clear_use(cache *c, MDB_txn *t, cache_space space) {
 
 int cache_clear(cache *c, cache_space space, err *e) {
     if (c->read_only)
-        return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
+        return err_set(e, ERR_IO, "the cache '%s' is read-only", c->path);
     cache_flush(c);
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);

@@ -113,7 +113,7 @@ int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *de
     bool end = false;
     int rc = 0;
     if (c->read_only)
-        return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
+        return err_set(e, ERR_IO, "the cache '%s' is read-only", c->path);
     cache_flush(c);
     pthread_rwlock_rdlock(&c->env_lock);
     while (rc == 0 && !end)

@@ -72,7 +72,7 @@ static int put_note(cache *c, str key, str bytes) {
 
 int cache_meta_put(cache *c, str key, str bytes, err *e) {
     if (c->read_only)
-        return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
+        return err_set(e, ERR_IO, "the cache '%s' is read-only", c->path);
     pthread_rwlock_rdlock(&c->env_lock);
     int rc = put_note(c, key, bytes);
     pthread_rwlock_unlock(&c->env_lock);

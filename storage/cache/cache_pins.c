@@ -132,14 +132,14 @@ static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cach
 static int change(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e) {
     *out = (cache_pins){0};
     if (c->read_only)
-        return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
+        return err_set(e, ERR_IO, "the cache '%s' is read-only", c->path);
     cache_flush(c);
     pthread_rwlock_rdlock(&c->env_lock);
     int rc = change_pins(c, name, blocks, n, out);
     pthread_rwlock_unlock(&c->env_lock);
     if (rc != MDB_MAP_FULL)
         return lmdb_error(e, rc, "cannot change what is pinned");
-    err_set(e, ERR_FULL, "pinning %.*s would take more than half of kv_disk",
+    err_set(e, ERR_FULL, "pinning \"%.*s\" would take more than half of kv_disk",
             (int)BASE_MIN(name.n, 60u), name.p);
     err_hint(e, "UNPIN other names, or raise kv_disk with SET");
     return ERR_FULL;

@@ -119,7 +119,7 @@ static int gzip_open(csv_input *in, err *e) {
         return 0;
     free(g);
     in->gzip = NULL;
-    return err_set(e, ERR_IO, "cannot read gzip data");
+    return err_set(e, ERR_FULL, "not enough memory to read '%s'", in->name);
 }
 
 static void window_grow(csv_input *in, size_t cap) {
@@ -205,7 +205,7 @@ int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, e
     in->name = standard ? "standard input" : path;
     in->cancel = cancel;
     if ((standard ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
-        return err_set_errno(e, errno, "cannot open '%s'", path);
+        return err_set_errno(e, errno, "cannot open '%s'", in->name);
     if (S_ISDIR(st.st_mode))
         return err_set(e, ERR_IO, "'%s' is a directory, not a CSV file", path);
     in->once = standard || !S_ISREG(st.st_mode);

@@ -15,7 +15,7 @@ int lmdb_error(err *e, int rc, const char *what) {
     case 0:
         return 0;
     case MDB_MAP_FULL:
-        return err_set(e, ERR_FULL, "%s: the database has reached its largest size", what);
+        return err_set(e, ERR_FULL, "%s: the file has reached its maximum size", what);
     case MDB_TXN_FULL: /* a child cannot change pages that its parent has already spilled to disk */
         err_set(e, ERR_FULL, "%s: the open transaction has too many uncommitted changes", what);
         err_hint(e, "run COMMIT before this statement");
@@ -30,17 +30,20 @@ int lmdb_error(err *e, int rc, const char *what) {
     case MDB_READERS_FULL:
         return err_set(e, ERR_BUSY, "%s: too many processes are reading this database", what);
     case MDB_PANIC:
-        return err_set(e, ERR_IO,
-                       "%s: an earlier write failed; close the database and open it again", what);
+        err_set(e, ERR_IO, "%s: an earlier write failed", what);
+        err_hint(e, "close the database and open it again");
+        return ERR_IO;
     case MDB_BAD_TXN:
-        return err_set(e, ERR_IO, "%s: this transaction has failed; ROLLBACK ends it", what);
+        err_set(e, ERR_IO, "%s: this transaction has failed and can only be rolled back", what);
+        err_hint(e, "ROLLBACK");
+        return ERR_IO;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
     case MDB_INVALID:
     case MDB_VERSION_MISMATCH:
     case MDB_INCOMPATIBLE:
     case MDB_NOTFOUND:
-        return err_set(e, ERR_CORRUPT, "%s: the file is damaged (%s)", what, mdb_strerror(rc));
+        return err_set(e, ERR_CORRUPT, "%s: the file is damaged: %s", what, mdb_strerror(rc));
     case EIO: /* LMDB returns EIO for a short write as well */
         return err_set(e, ERR_IO, "%s: the disk is full or failing", what);
     default:

@@ -34,14 +34,18 @@ int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uin
     if (version != FORMAT_VERSION) {
         err_set(e, ERR_UNSUPPORTED, "'%s' has format version %u; this kvasir reads version %d",
                 path, version, FORMAT_VERSION);
-        err_hint(e,
-                 version > FORMAT_VERSION ? "a newer kvasir wrote it" : "an older kvasir wrote it");
+        err_hint(e, version > FORMAT_VERSION ? "open it with a newer kvasir"
+                                             : "open it with the older kvasir that wrote it, .dump "
+                                               "it there and read the dump here");
         return ERR_UNSUPPORTED;
     }
     *cookie = get_u64(&r);
     *next_id = get_u32(&r);
-    if (r.bad)
-        return err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", path);
+    if (r.bad) {
+        err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", path);
+        err_hint(e, "restore the database from a backup");
+        return ERR_CORRUPT;
+    }
     return 0;
 }
 
@@ -288,9 +292,13 @@ static int load_versions(txn *t, snapshot *s, err *e) {
         memcpy(name + 1, &id, 4);
         MDB_val key = {sizeof name, name}, data;
         int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
-        if (rc || data.mv_size != 8)
-            return err_set(e, ERR_CORRUPT, "the catalog lacks the state of table \"%s\"",
-                           s->tables[i].name.p);
+        if (rc || data.mv_size != 8) {
+            err_set(e, ERR_CORRUPT,
+                    "the catalog of '%s' is damaged: it lacks the state of table \"%s\"",
+                    t->store->path, s->tables[i].name.p);
+            err_hint(e, "restore the database from a backup");
+            return ERR_CORRUPT;
+        }
         memcpy(&s->tables[i].version, data.mv_data, 8);
     }
     /* A write transaction sees what the one before it committed, and its id is one higher. */
@@ -313,8 +321,10 @@ static int snapshot_load(txn *t, uint64_t cookie, uint32_t next_id, snapshot **o
         mdb_cursor_close(c);
     }
     int status = lmdb_error(e, rc, "cannot read the catalog");
-    if (!status && !load_objects(s, records, count))
+    if (!status && !load_objects(s, records, count)) {
         status = err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", t->store->path);
+        err_hint(e, "restore the database from a backup");
+    }
     if (!status)
         status = load_versions(t, s, e);
     free(records);
@@ -451,6 +461,7 @@ int table_resolve(txn *t, const table_def *def, const table_info **out, err *e) 
             *out = &s->infos[i];
             return 0;
         }
-    return err_set(e, ERR_BIND, "table \"%.*s\" was changed or dropped meanwhile", (int)def->name.n,
-                   def->name.p);
+    return err_set(e, ERR_BIND,
+                   "table \"%.*s\" was changed or dropped after this statement was prepared",
+                   (int)def->name.n, def->name.p);
 }

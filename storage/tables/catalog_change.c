@@ -311,9 +311,10 @@ int catalog_add_column(txn *t, str table, const column_def *added, value fill,
     if (!status)
         status = table_row_count(t, info->def, &rows, e);
     if (!status && added->not_null && fill.type == TYPE_NULL && rows > 0)
-        status = err_set(e, ERR_CONSTRAINT,
-                         "column \"%.*s\" is NOT NULL and the table's rows have no value for it",
-                         (int)added->name.n, added->name.p);
+        status =
+            err_set(e, ERR_CONSTRAINT,
+                    "column \"%.*s\" is NOT NULL, but existing rows would have no value for it",
+                    (int)added->name.n, added->name.p);
     if (!status && fill.type != TYPE_NULL && fill.type != added->type)
         status = err_set(e, ERR_INTERNAL, "the new column's value is of another type");
     if (status)
@@ -340,7 +341,8 @@ static int check_droppable(const table_def *def, int at, err *e) {
         return err_set(e, ERR_INTERNAL, "column %d of %d", at, def->ncolumns);
     str name = def->columns[at].name;
     if (def->ncolumns == 1)
-        return err_set(e, ERR_BIND, "column \"%.*s\" cannot be dropped: it is the table's only one",
+        return err_set(e, ERR_BIND,
+                       "column \"%.*s\" cannot be dropped: it is the table's only column",
                        (int)name.n, name.p);
     if (at == def->rowid_column)
         return err_set(e, ERR_BIND, "column \"%.*s\" cannot be dropped: it is the primary key",

@@ -88,7 +88,7 @@ int directory_prepare(store *s, err *e) {
         if (errno != ENOENT)
             return err_set_errno(e, errno, "cannot open '%s'", s->path);
         if (s->options.must_exist || s->read_only)
-            return err_set(e, ERR_IO, "there is no database '%s'", s->path);
+            return err_set(e, ERR_IO, "no database '%s'", s->path);
         if (mkdir(s->path, 0777) != 0 && errno != EEXIST)
             return err_set_errno(e, errno, "cannot create '%s'", s->path);
     } else if (!S_ISDIR(st.st_mode)) {
@@ -98,10 +98,10 @@ int directory_prepare(store *s, err *e) {
     if (status)
         return status;
     if (!has_tables && (s->options.must_exist || s->read_only))
-        return err_set(e, ERR_IO, "there is no database in '%s'", s->path);
+        return err_set(e, ERR_IO, "no database in '%s'", s->path);
     struct statfs fs;
     if (statfs(s->path, &fs) != 0 || stat(s->path, &st) != 0)
-        return err_set_errno(e, errno, "cannot examine '%s'", s->path);
+        return err_set_errno(e, errno, "cannot read '%s'", s->path);
     const char *network = fs_network_name((long)fs.f_type);
     if (network) {
         err_set(e, ERR_UNSUPPORTED,

@@ -139,9 +139,11 @@ static int format_check(store *s, bool *empty, err *e) {
         mdb_get(mdb, dbi, &key, &header);
         status = catalog_check_header(s->path, header, &cookie, &next_id, e);
         s->catalog_dbi = dbi;
-        if (!status && mdb_dbi_open(mdb, "meta", 0, &s->meta_dbi) != 0)
+        if (!status && mdb_dbi_open(mdb, "meta", 0, &s->meta_dbi) != 0) {
             status = err_set(e, ERR_CORRUPT,
                              "'%s/tables.mdb' is damaged: its tree 'meta' is missing", s->path);
+            err_hint(e, "restore the database from a backup");
+        }
     }
     if (status || *empty)
         mdb_txn_abort(mdb);
@@ -187,7 +189,9 @@ static int format_open(store *s, err *e) {
     if (status || !empty)
         return status;
     if (s->read_only)
-        return err_set(e, ERR_IO, "the database '%s' is empty and cannot be written", s->path);
+        return err_set(e, ERR_IO,
+                       "the database '%s' is empty and read-only: it cannot be initialised",
+                       s->path);
     return format_initialise(s, e);
 }
 

@@ -48,7 +48,7 @@ static int lock_wait(store *s, short type, const txn_wait *wait, err *e) {
             return err_set_errno(e, errno, "cannot lock '%s/writer.lock'", s->path);
         if (wait && wait->cancel && atomic_load(wait->cancel))
             return err_set(e, ERR_CANCELLED,
-                           "stopped while waiting for another process to finish writing");
+                           "cancelled while waiting for another process to finish writing");
         int64_t waited = (int64_t)clock_ms() - start;
         if (waited >= timeout)
             return busy_error(s, type, waited, e);

@@ -40,7 +40,8 @@ int memdir_create(char **path, int *owner_fd, err *e) {
     buf name = {0};
     buf_printf(&name, "%s/" PREFIX "%ld-XXXXXX", temporary_directory(), (long)getpid());
     if (!mkdtemp(name.p)) {
-        err_set_errno(e, errno, "cannot make a temporary database in '%s'", temporary_directory());
+        err_set_errno(e, errno, "cannot create a temporary database in '%s'",
+                      temporary_directory());
         buf_free(&name);
         return ERR_IO;
     }

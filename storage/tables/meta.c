@@ -69,7 +69,7 @@ int meta_delete_prefix(txn *t, str prefix, err *e) {
     if (status)
         return status;
     if (prefix.n > META_KEEP)
-        return err_set(e, ERR_LIMIT, "a prefix longer than %d bytes", META_KEEP);
+        return err_set(e, ERR_INTERNAL, "the metadata prefix is longer than %d bytes", META_KEEP);
     int rc = mdb_cursor_open(t->mdb, t->store->meta_dbi, &c);
     if (rc)
         return lmdb_error(e, rc, "cannot read the database's settings");

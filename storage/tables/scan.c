@@ -283,8 +283,11 @@ static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
 }
 
 static int no_such_row(const table_scan *s, int64_t rowid, err *e) {
-    return err_set(e, ERR_CORRUPT, "an index of table \"%s\" refers to row %lld, which is missing",
-                   s->info->def->name.p, (long long)rowid);
+    err_set(e, ERR_CORRUPT,
+            "index \"%.*s\" of table \"%s\" is damaged: it refers to row %lld, which is missing",
+            (int)s->index->name.n, s->index->name.p, s->info->def->name.p, (long long)rowid);
+    err_hint(e, "drop and create the index, or restore the database from a backup");
+    return ERR_CORRUPT;
 }
 
 /* Reads a row's bytes. A missing row is an error if `found` is NULL; otherwise it sets *found =

@@ -10,10 +10,11 @@
 
 static int row_refused(const table_def *def, const column_def *c, value v, err *e) {
     if (v.type == TYPE_NULL)
-        return err_set(e, ERR_CONSTRAINT, "column \"%.*s.%.*s\" must not be NULL", (int)def->name.n,
-                       def->name.p, (int)c->name.n, c->name.p);
-    return err_set(e, ERR_TYPE, "column \"%.*s.%.*s\" is %s, the value is %s", (int)def->name.n,
-                   def->name.p, (int)c->name.n, c->name.p, type_name(c->type), type_name(v.type));
+        return err_set(e, ERR_CONSTRAINT, "column \"%.*s\" of table \"%.*s\" must not be NULL",
+                       (int)c->name.n, c->name.p, (int)def->name.n, def->name.p);
+    return err_set(e, ERR_TYPE, "column \"%.*s\" of table \"%.*s\" is %s, the value is %s",
+                   (int)c->name.n, c->name.p, (int)def->name.n, def->name.p, type_name(c->type),
+                   type_name(v.type));
 }
 
 static int check_row(const table_info *info, const value *row, err *e) {
@@ -55,7 +56,7 @@ static int rowid_taken(const table_def *def, int64_t rowid, err *e) {
     if (def->rowid_column < 0)
         return err_set(e, ERR_INTERNAL, "rowid %lld is taken", (long long)rowid);
     str name = def->columns[def->rowid_column].name;
-    return err_set(e, ERR_CONSTRAINT, "table \"%.*s\" already has a row with %.*s = %lld",
+    return err_set(e, ERR_CONSTRAINT, "table \"%.*s\" already has a row with (%.*s) = (%lld)",
                    (int)def->name.n, def->name.p, (int)name.n, name.p, (long long)rowid);
 }
 

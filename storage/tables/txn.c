@@ -25,9 +25,13 @@ enum {
 /* ---- handles and cursors --------------------------------------------------------------------- */
 
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
-    if (tree >= TREES_MAX)
-        return err_set(e, ERR_CORRUPT,
-                       "the catalog is damaged: it refers to tree %u, which does not exist", tree);
+    if (tree >= TREES_MAX) {
+        err_set(e, ERR_CORRUPT,
+                "the catalog of '%s' is damaged: it refers to tree %u, which does not exist",
+                t->store->path, tree);
+        err_hint(e, "restore the database from a backup");
+        return ERR_CORRUPT;
+    }
     MDB_dbi *known = &t->store->tree_dbi[tree];
     if (!*known) {
         char name[16];
@@ -353,7 +357,7 @@ static int commit_write(txn *t, err *e) {
     int status = t->savepoint ? txn_release(t, e) : 0;
     if (!status && t->broken)
         status =
-            err_set(e, ERR_IO, "undoing a failed statement failed; the transaction is rolled back");
+            err_set(e, ERR_IO, "cannot undo the failed statement: the transaction is rolled back");
     if (!status)
         status = raise_versions(t, e);
     if (status) {

@@ -23,7 +23,7 @@ static void a_missing_card_is_reported_in_one_clause(void **state) {
         const char *says;
     } cases[] = {{cudaErrorInsufficientDriver, 0, 9, "no NVIDIA driver is installed"},
                  {cudaErrorInsufficientDriver, 11040, 9, "supports CUDA 11.4"},
-                 {cudaErrorNoDevice, 13000, 9, "no NVIDIA card was found"},
+                 {cudaErrorNoDevice, 13000, 9, "no NVIDIA GPU was found"},
                  {cudaSuccess, 13000, 7, "compute capability 7.0, but 8.0 is needed"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         char why[200] = "";
@@ -81,7 +81,7 @@ static void a_small_card_is_refused_in_one_line(void **state) {
     err e = {0};
     card_memory((size_t)64 << 20);
     assert_int_equal(start(&f, &e), ERR_FULL);
-    assert_non_null(strstr(e.message, "the model needs"));
+    assert_non_null(strstr(e.message, "not enough GPU memory for the model"));
     end(&f);
     card_memory((size_t)8 << 30);
     assert_int_equal(card_allocations(), 0);

@@ -100,7 +100,7 @@ static void test_arena_survives_a_spill_that_fails(void **state) {
     memset(arena_alloc(a, 5000), 1, 5000);
     assert_true(arena_failed(a));
     assert_int_equal(arena_full_error(a, &e), ERR_IO);
-    assert_non_null(strstr(e.message, "no-such-directory: No such file"));
+    assert_non_null(strstr(e.message, "no-such-directory': No such file"));
     arena_free(a);
     workmem_free(w);
 }

@@ -250,7 +250,7 @@ static void what_is_learned_need_not_be_kept(void **state) {
     signal(SIGXFSZ, handler);
     db_close(d);
     assert_true(o.hash == session(NULL, ask).hash);
-    assert_non_null(strstr(o.notice, "cannot store what was learned about the calls"));
+    assert_non_null(strstr(o.notice, "cannot store the measured token counts of LLM calls"));
 }
 
 /* This program's own comes before the C library's. */
@@ -395,7 +395,7 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     assert_int_equal(session(NULL, pinned).first, 0);
     outcome pin = session(NULL, "PIN v USING LLM('Is {body} long?', body, topic, model => m) "
                                 "RETURNS ENUM('yes', 'no')");
-    assert_non_null(strstr(pin.notice, "v pins"));
+    assert_non_null(strstr(pin.notice, "PIN \"v\": "));
     assert_int_equal(pin.hash, 1);
     assert_true(pin.sum.llm.reused_disk >= 32);
     int64_t blocks = session(NULL, pinned).first;

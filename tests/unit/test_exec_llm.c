@@ -854,7 +854,7 @@ static void test_a_cap_on_seconds(void **state) {
                           "SELECT n, LLM('Late', body, max_tokens => 4) RETURNS TEXT FROM notes");
     assert_true(o.failed);
     assert_int_equal(o.e.code, ERR_LIMIT);
-    assert_non_null(strstr(o.e.message, "max_seconds = 0.1 s"));
+    assert_non_null(strstr(o.e.message, "reached max_seconds = 0.1 ("));
     assert_true(o.summary.llm.done < LONG_ROWS);
     ok("SET model = 'hashing'");
     outcome_free(&o);

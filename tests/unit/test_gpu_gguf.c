@@ -240,7 +240,7 @@ static void reads_shards(void **state) {
     assert_true(gguf_file_stat(g, 1, true, &st) && (size_t)st.st_size == bytes);
     gguf_close(g);
     assert_int_equal(gguf_open(paths[1], &g, &e), ERR_MODEL);
-    assert_non_null(strstr(e.message, "open the first one"));
+    assert_non_null(strstr(e.hint, "open the first shard"));
     unlink(paths[1]);
     assert_int_equal(gguf_open(paths[0], &g, &e), ERR_IO);
     unlink(paths[0]);

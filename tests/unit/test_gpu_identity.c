@@ -402,7 +402,7 @@ static void what_is_written_while_it_is_opened_is_refused(void **state) {
         else
             assert_int_equal(truncate(model, MIB), 0);
         assert_int_equal(identity_find(g, model, cache_dir, NULL, mem, &id, &e), ERR_MODEL);
-        assert_non_null(strstr(e.message, "changed while it was read"));
+        assert_non_null(strstr(e.message, "changed after it was opened"));
         gguf_close(g);
         arena_free(mem);
     }

@@ -248,7 +248,7 @@ static void a_view_may_not_contain_itself(void **state) {
     err e = refused("select * from loops", ERR_LIMIT);
     assert_int_equal(e.pos, -1);
     e = refused("select * from broken", ERR_BIND);
-    assert_non_null(strstr(e.message, "in view broken: no column \"nothing\""));
+    assert_non_null(strstr(e.message, "in view \"broken\": no column \"nothing\""));
     assert_int_equal(e.pos, -1);
 }
 

@@ -669,7 +669,7 @@ static void test_read_only_place(void **state) {
     cache_flush(c);
     assert_false(has_block(c, 2));
     assert_false(stats_of(c).writing);
-    assert_non_null(strstr(stats_of(c).why_not, "cannot be written"));
+    assert_non_null(strstr(stats_of(c).why_not, "is read-only"));
     assert_int_not_equal(cache_clear(c, CACHE_KV, &e), 0);
     assert_int_not_equal(cache_unpin(c, STR("x"), &pins, &e), 0);
     assert_true(has_block(c, 1));

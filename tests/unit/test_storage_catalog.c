@@ -127,7 +127,7 @@ static void test_constraints(void **state) {
     FAILS(ERR_CONSTRAINT,
           table_insert(t, c, (value[]){value_text(STR("b")), value_int(1)}, &rowid, &e));
     FAILS(ERR_CONSTRAINT, table_insert(t, c, (value[]){value_null(), value_int(3)}, &rowid, &e));
-    assert_string_equal(e.message, "column \"c.k\" must not be NULL");
+    assert_string_equal(e.message, "column \"k\" of table \"c\" must not be NULL");
     FAILS(ERR_CONSTRAINT,
           table_insert(t, c, (value[]){value_text(STR("c")), value_null()}, &rowid, &e));
     FAILS(ERR_TYPE, table_insert(t, c, (value[]){value_int(1), value_int(1)}, &rowid, &e));
@@ -155,7 +155,7 @@ static void test_rowid_column(void **state) {
     int64_t rowid;
     bool found;
     FAILS(ERR_CONSTRAINT, table_insert(t, p, row, &rowid, &e));
-    assert_string_equal(e.message, "table \"people\" already has a row with id = 5");
+    assert_string_equal(e.message, "table \"people\" already has a row with (id) = (5)");
     OK(table_get(t, p, 5, row, &found, &e));
     row[0] = value_int(6); /* moves, its cells pointing into the row it leaves */
     OK(table_update(t, p, 5, row, &e));
