@@ -207,9 +207,10 @@ typedef struct llm_request {
 
 typedef struct llm_event {
     uint64_t tag;
-    str text;    /* the answer, without lead, stop text and surrounding space */
-    int choice;  /* index of the literal; -1: not a CHOICE */
-    double prob; /* probability of the answer among the allowed ones; NaN: free text */
+    str text;            /* the answer, without lead, stop text and surrounding space */
+    int choice;          /* index of the literal; -1: not a CHOICE */
+    double prob;         /* probability of the answer among the allowed ones; NaN: free text */
+    const double *probs; /* CHOICE: the probability of each literal, in their order; or NULL */
     llm_finish finish;
     bool shortened; /* fields were removed from the prompt (options.truncate) */
     int prompt_tokens, reused_tokens, computed_tokens, output_tokens;

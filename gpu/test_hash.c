@@ -153,6 +153,18 @@ static uint64_t question_hash(const backend_question *q) {
     return h;
 }
 
+/* Gives the answer's literal out->prob, and divides the rest among the others by their hashes. */
+static void choice_probs(uint64_t h, backend_answer *out, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+        out->probs[i] = 1 + (double)(hash_mix(h, (uint64_t)i) & 0xff);
+        sum += i == out->choice ? 0 : out->probs[i];
+    }
+    for (int i = 0; i < count; i++)
+        out->probs[i] *= (1 - out->prob) / (sum > 0 ? sum : 1);
+    out->probs[out->choice] = out->prob;
+}
+
 static void test_answer(llm_engine *engine, const backend_question *q, backend_answer *out,
                         buf *text) {
     if (strstr(engine->info.path, ":slow") != NULL)
@@ -169,6 +181,7 @@ static void test_answer(llm_engine *engine, const backend_question *q, backend_a
     out->prob = 0.5 + (double)((h >> 32) & 0xffff) / 131072.0;
     if (q->guide->kind == LLM_GUIDE_CHOICE) {
         out->choice = (int)((h >> 8) % (uint64_t)q->guide->count);
+        choice_probs(h, out, q->guide->count);
         buf_append_str(text, q->guide->literals[out->choice]);
     } else if (q->guide->kind == LLM_GUIDE_INTEGER) {
         buf_printf(text, "%d", (int)(h % 100));

@@ -158,6 +158,11 @@ typedef struct plan_node plan_node;
 /* Maximum number of stages of a pipeline; `after` has one bit for each. */
 enum { PIPELINE_STAGES = 32 };
 
+typedef struct plan_prob {
+    int literal; /* as llm_prob.literal */
+    int slot;
+} plan_prob;
+
 /* An occurrence of an LLM call in a pipeline (llm_site). The slots in its expressions are those of
  * the pipeline's output. */
 typedef struct plan_call_site {
@@ -166,7 +171,8 @@ typedef struct plan_call_site {
     expr *guard;     /* only rows for which this is true need the answer; NULL: all rows */
     bool late_guard; /* the guard reads answers */
     int out_slot;    /* slot of the answer */
-    int prob_slot;   /* slot of the answer's probability; -1: the probability is not needed */
+    int nprobs;
+    plan_prob *probs; /* [nprobs] the probabilities that LLM_PROB() and LLM_MEAN() read */
     /* Call sites with the same number ask about the same fields of all rows of the base. */
     int group;
     /* Estimated share of the base's rows that this call is asked about. Each call before it whose

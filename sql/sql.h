@@ -363,6 +363,18 @@ typedef struct llm_call {
 value_type llm_call_type(const llm_call *call); /* type of the result column */
 const char *llm_returns_name(llm_returns r);    /* "TEXT", "ENUM", … */
 
+/* A column with a probability, for LLM_PROB() and LLM_MEAN(). `literal` is the index of the literal
+ * whose probability it is, or one of the following. */
+enum {
+    PROB_OF_ANSWER = -1, /* of the answer */
+    PROB_MEAN = -2       /* mean of the numbers of INTEGER BETWEEN, weighted by their
+                          * probabilities; of BOOLEAN the probability of true */
+};
+typedef struct llm_prob {
+    int literal;
+    int id; /* REAL column */
+} llm_prob;
+
 /* An occurrence of a call in a REL_LLM node: computes column out_id for each input row. */
 typedef struct llm_site {
     const llm_call *call;
@@ -371,8 +383,16 @@ typedef struct llm_site {
      * null pointer: the model is asked for all rows */
     expr *guard;
     int out_id;
-    int prob_id; /* REAL column with the answer's probability; -1: not needed */
+    int nprobs;
+    llm_prob *probs; /* [nprobs] */
 } llm_site;
+
+/* Returns the index in site->probs of the column `id`, or -1. */
+int llm_site_prob(const llm_site *site, int id);
+/* Whether the site makes the column `id`: its answer or one of its probabilities. */
+bool llm_site_makes(const llm_site *site, int id);
+/* Writes the name of a probability: prob, prob('yes') or mean. */
+void llm_prob_print(const llm_call *call, int literal, buf *out);
 
 /* Returns the maximum number of tokens of a TEXT answer: the call's option, or the setting if the
  * call has none. */

@@ -82,9 +82,14 @@ void answer_memo_link(answer_memo *m, hash128 key, llm_answer *a) {
     m->count++;
 }
 
-void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a) {
+void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a, int nliterals) {
     *expected = *a;
     expected->text = str_copy(m->mem, a->text);
+    if (a->probs) {
+        double *probs = ARENA_ARRAY(m->mem, double, nliterals);
+        memcpy(probs, a->probs, sizeof *probs * (size_t)nliterals);
+        expected->probs = probs;
+    }
 }
 
 /* ---- sampling -------------------------------------------------------------------------------- */
@@ -116,11 +121,12 @@ int call_stops(const settings *s, const llm_call *call, str *own, const str **ou
  *           max_tokens 4, number of stop texts 4 | template name, NUL | version of the value 1 |
  *           each stop text: length 4, text | prompt tokens 4 each |
  *           if ANSWER_PARTS is set in the version: what identify_parts() appends
- * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | text
+ * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | number of literals n 4 |
+ *           their probabilities 8·n | text
  */
 enum {
-    ANSWER_VERSION = 3,
-    ANSWER_HEADER = 25,   /* bytes of a value before its text */
+    ANSWER_VERSION = 4,
+    ANSWER_HEADER = 29,   /* bytes of a value before its text */
     ANSWER_ENDED = 1,     /* flag: llm_answer.ended */
     ANSWER_SHORTENED = 2, /* flag: llm_answer.shortened */
     ANSWER_PARTS = 0x80   /* in the version: fields may be left out of the prompt */
@@ -191,10 +197,16 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     out->key = hash_128(out->identity.p, out->identity.n);
 }
 
-bool answer_load(cache *c, const answer_id *id, bool shortened, arena *mem, llm_answer *out) {
+bool answer_load(cache *c, const answer_id *id, int nliterals, bool shortened, arena *mem,
+                 llm_answer *out) {
+    size_t header = ANSWER_HEADER + sizeof(double) * (size_t)nliterals;
+    uint32_t count = 0;
     buf bytes = {0};
     bool found = cache_get(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), NULL, 0, &bytes);
-    found = found && bytes.n >= ANSWER_HEADER;
+    found = found && bytes.n >= header;
+    if (found)
+        memcpy(&count, bytes.p + 25, 4);
+    found = found && count == (uint32_t)nliterals;
     char flags = found ? bytes.p[0] : 0;
     found = found && (shortened || !(flags & ANSWER_SHORTENED));
     if (found) {
@@ -207,13 +219,17 @@ bool answer_load(cache *c, const answer_id *id, bool shortened, arena *mem, llm_
                             .ended = flags & ANSWER_ENDED,
                             .shortened = flags & ANSWER_SHORTENED};
         memcpy(&out->prob, bytes.p + 9, 8);
-        out->text = str_copy(mem, (str){bytes.p + ANSWER_HEADER, bytes.n - ANSWER_HEADER});
+        double *probs = ARENA_ARRAY(mem, double, nliterals + 1);
+        memcpy(probs, bytes.p + ANSWER_HEADER, header - ANSWER_HEADER);
+        out->probs = nliterals > 0 ? probs : NULL;
+        out->text = str_copy(mem, (str){bytes.p + header, bytes.n - header});
     }
     buf_free(&bytes);
     return found;
 }
 
-void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms) {
+void answer_store(cache *c, const answer_id *id, int nliterals, const llm_answer *a,
+                  double cost_ms) {
     buf bytes = {0};
     int32_t choice = a->choice;
     int64_t now = (int64_t)time(NULL);
@@ -222,7 +238,10 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
     buf_append(&bytes, &choice, 4);
     buf_append(&bytes, &a->output_tokens, 4);
     buf_append(&bytes, &a->prob, 8);
+    uint32_t count = a->probs ? (uint32_t)nliterals : 0;
     buf_append(&bytes, &now, 8);
+    buf_append(&bytes, &count, 4);
+    buf_append(&bytes, a->probs, sizeof(double) * count);
     buf_append_str(&bytes, a->text);
     cache_put(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), (hash128){0, 0}, cost_ms,
               buf_str(&bytes));
@@ -230,6 +249,22 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
 }
 
 /* ---- as SQL ---------------------------------------------------------------------------------- */
+
+double answer_prob(const llm_call *call, const llm_answer *a, int literal) {
+    if (a->failed || literal == PROB_OF_ANSWER)
+        return a->failed ? NAN : a->prob;
+    if (!a->probs || literal >= 0)
+        return a->probs ? a->probs[literal] : NAN;
+    if (call->returns == RETURNS_BOOLEAN)
+        return a->probs[0];
+    double mean = 0;
+    for (int i = 0; i < call->nliterals; i++) {
+        int64_t number = 0;
+        parse_integer(call->literals[i], &number);
+        mean += (double)number * a->probs[i];
+    }
+    return mean;
+}
 
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) {
     *out = value_null();

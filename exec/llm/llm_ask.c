@@ -14,7 +14,7 @@ static void keep_answer(op *o, site_run *site, uint32_t input, const llm_answer 
     answer_memo *memo = o->ctx->llm->memo;
     if (!site->answers[input])
         site->answers[input] = answer_memo_expect(memo);
-    answer_memo_fill(memo, site->answers[input], a);
+    answer_memo_fill(memo, site->answers[input], a, site->plan->call->nliterals);
     /* without dedup, equal rows are asked about separately, on purpose */
     if (o->ctx->settings->dedup)
         answer_memo_link(memo, inputs_key(site->in, site->plan->call, input), site->answers[input]);
@@ -84,8 +84,8 @@ static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **span
         return true;
     answer_identify(site->prompt, ctx->settings, spans, nspans, id);
     *own = dedup ? answer_memo_find(memo, id->key) : NULL;
-    return *own ||
-           (c && answer_load(c, id, ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
+    return *own || (c && answer_load(c, id, site->plan->call->nliterals,
+                                     ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
 }
 
 /* Uses the known answer, if there is one. Otherwise, if dedup is on, adds a pending answer to the
@@ -173,7 +173,8 @@ static void store_answer(op *o, const site_run *site, uint32_t input, const llm_
                               order_of_input(site->order, site->in, input), spans);
     answer_identify(site->prompt, o->ctx->settings, spans, nspans, &id);
     double rate = llm_engine_info(site->engine)->prefill_tok_s;
-    answer_store(c, &id, a, 1e3 * (double)computed_tokens / (rate > 0 ? rate : NOMINAL_TOK_S));
+    answer_store(c, &id, site->plan->call->nliterals, a,
+                 1e3 * (double)computed_tokens / (rate > 0 ? rate : NOMINAL_TOK_S));
     s->progress.answers_kept++;
     buf_free(&id.identity);
     free(spans);
@@ -186,6 +187,7 @@ void llm_ask_take_event(op *o, const llm_event *event) {
     llm_answer a = {.text = event->text,
                     .choice = event->choice,
                     .prob = event->prob,
+                    .probs = event->probs,
                     .ended = event->finish == LLM_FINISH_LENGTH,
                     .shortened = event->shortened,
                     .output_tokens = (uint32_t)event->output_tokens};

@@ -168,8 +168,11 @@ int layout_choose(const layout_call *calls, int count, const llm_inputs *in, boo
 
 typedef struct llm_answer {
     str text;
-    int choice;     /* index of the literal; -1: the call has no literals */
-    double prob;    /* probability of the answer among the allowed ones; NaN: free text */
+    int choice;  /* index of the literal; -1: the call has no literals */
+    double prob; /* probability of the answer among the allowed ones; NaN: free text */
+    /* [call->nliterals] the probability of each literal; NULL: the call has no literals, or the
+     * answer failed */
+    const double *probs;
     bool failed;    /* the answer is NULL; text is the reason (llm_on_error = 'null') */
     bool ended;     /* max_tokens ended the answer, not the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
@@ -186,8 +189,8 @@ llm_answer *answer_memo_find(const answer_memo *m, hash128 key); /* NULL: none *
 /* Adds a pending answer, without a key. */
 llm_answer *answer_memo_expect(answer_memo *m);
 void answer_memo_link(answer_memo *m, hash128 key, llm_answer *a);
-/* Fills a pending answer; copies the text. */
-void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a);
+/* Fills a pending answer; copies the text and the probabilities of its `nliterals` literals. */
+void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a, int nliterals);
 
 /* Sets how a call's TEXT answers are sampled: by the settings, but with the call's own temperature
  * if it has one. */
@@ -205,14 +208,20 @@ typedef struct answer_id {
 } answer_id;
 void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
                      answer_id *out);
-/* Reads a stored answer; returns false if there is none. `shortened`: also accepts an answer whose
- * prompt had fields left out. */
-bool answer_load(cache *c, const answer_id *id, bool shortened, arena *mem, llm_answer *out);
-void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms);
+/* Reads a stored answer of a call with this many literals; returns false if there is none.
+ * `shortened`: also accepts an answer whose prompt had fields left out. */
+bool answer_load(cache *c, const answer_id *id, int nliterals, bool shortened, arena *mem,
+                 llm_answer *out);
+void answer_store(cache *c, const answer_id *id, int nliterals, const llm_answer *a,
+                  double cost_ms);
 
 /* Converts an answer to its SQL value. A TEXT value is not copied: it points into the answer or the
  * call. */
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
+
+/* Returns a probability of an answer: `literal` as in llm_prob (sql.h). NaN: the answer failed, or
+ * its call has no literals. */
+double answer_prob(const llm_call *call, const llm_answer *a, int literal);
 
 /* Prompt tokens per second assumed for a model whose rate was not measured. */
 enum { NOMINAL_TOK_S = 2000 };

@@ -99,28 +99,40 @@ int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows
 
 /* ---- answers as columns ---------------------------------------------------------------------- */
 
-static int answer_columns(op *o, const site_run *site, const int64_t *rows, int count, arena *mem,
-                          column *out, column *prob, err *e) {
-    column_init(out, mem, llm_call_type(site->plan->call), count, false);
-    if (prob)
-        column_init(prob, mem, TYPE_REAL, count, false);
+static const llm_answer *answer_of_row(const site_run *site, int64_t row, bool *asked) {
+    uint32_t input = site->in->of_row[row];
+    if (site->plan->late_guard && !site->guarded[row])
+        input = NO_INPUT;
+    *asked = input != NO_INPUT;
+    const llm_answer *a = *asked ? site->answers[input] : NULL;
+    return a && a->pending ? NULL : a;
+}
+
+static void prob_column(const site_run *site, const plan_prob *p, const int64_t *rows, int count,
+                        arena *mem, column *out) {
+    column_init(out, mem, TYPE_REAL, count, false);
     for (int i = 0; i < count; i++) {
-        uint32_t input = site->in->of_row[rows[i]];
-        if (site->plan->late_guard && !site->guarded[rows[i]])
-            input = NO_INPUT;
-        const llm_answer *a = input == NO_INPUT ? NULL : site->answers[input];
-        a = a && a->pending ? NULL : a;
+        bool asked;
+        const llm_answer *a = answer_of_row(site, rows[i], &asked);
+        double r = a ? answer_prob(site->plan->call, a, p->literal) : NAN;
+        column_set(out, mem, count, i, isnan(r) ? value_null() : value_real(r));
+    }
+}
+
+static int answer_column(op *o, const site_run *site, const int64_t *rows, int count, arena *mem,
+                         column *out, err *e) {
+    const llm_call *call = site->plan->call;
+    column_init(out, mem, llm_call_type(call), count, false);
+    for (int i = 0; i < count; i++) {
+        bool asked;
+        const llm_answer *a = answer_of_row(site, rows[i], &asked);
         value v = value_null();
-        int status = a ? answer_value(site->plan->call, a, &v, e) : 0;
-        if (input != NO_INPUT && !a && ((llm_state *)o->state)->mode->answers)
-            status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered",
-                             site->plan->call->number);
+        int status = a ? answer_value(call, a, &v, e) : 0;
+        if (asked && !a && ((llm_state *)o->state)->mode->answers)
+            status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered", call->number);
         if (status)
             return status;
         column_set(out, mem, count, i, v);
-        bool has_prob = a && !a->failed && !isnan(a->prob);
-        if (prob)
-            column_set(prob, mem, count, i, has_prob ? value_real(a->prob) : value_null());
     }
     return 0;
 }
@@ -142,11 +154,14 @@ int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, ba
             rowset_gather(s->rows, c, out->mem, rows, count, &out->cols[c]);
     for (int i = 0; i < s->nsites && status == 0; i++) {
         const site_run *site = &s->sites[i];
-        int prob = site->plan->prob_slot;
-        if (!read || read[site->plan->out_slot] || (prob >= 0 && read[prob]))
-            status =
-                answer_columns(o, site, rows, count, out->mem, &out->cols[site->plan->out_slot],
-                               prob >= 0 ? &out->cols[prob] : NULL, e);
+        int slot = site->plan->out_slot;
+        if (!read || read[slot])
+            status = answer_column(o, site, rows, count, out->mem, &out->cols[slot], e);
+        for (int k = 0; k < site->plan->nprobs && status == 0; k++) {
+            const plan_prob *p = &site->plan->probs[k];
+            if (!read || read[p->slot])
+                prob_column(site, p, rows, count, out->mem, &out->cols[p->slot]);
+        }
     }
     return status;
 }

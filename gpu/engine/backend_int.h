@@ -73,8 +73,9 @@ typedef struct backend_question {
 typedef struct backend_answer {
     int choice; /* index of the literal; -1: the answer is the text */
     double prob;
-    int tokens; /* number of tokens of the answer */
-    bool ended; /* max_tokens cut the answer */
+    double *probs; /* [guide->count] to fill with the probability of each literal; or NULL */
+    int tokens;    /* number of tokens of the answer */
+    bool ended;    /* max_tokens cut the answer */
 } backend_answer;
 
 /* The sizes of a session's data in a backend, and what the backend may ask the session. */

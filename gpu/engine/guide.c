@@ -310,11 +310,10 @@ void guide_softmax(const float *logits, int count, double *log_prob) {
         log_prob[i] = (double)logits[i] - top - log_sum;
 }
 
-int guide_best(const llm_guide *guide, double *const *log_prob, double *prob) {
+int guide_best(const llm_guide *guide, double *const *log_prob, double *probs) {
     double *reach = mem_alloc(sizeof *reach * (size_t)guide->nnodes);
-    double *ends = mem_alloc(sizeof *ends * (size_t)guide->count);
     for (int i = 0; i < guide->count; i++)
-        ends[i] = -INFINITY;
+        probs[i] = -INFINITY;
     reach[0] = 0;
     for (int n = 0; n >= 0; n = node_next(guide, n)) {
         const guide_node *node = &guide->nodes[n];
@@ -332,14 +331,14 @@ int guide_best(const llm_guide *guide, double *const *log_prob, double *prob) {
             reach[node->child] = reach[n];
         }
         if (node->literal >= 0)
-            ends[node->literal] = end;
+            probs[node->literal] = end;
     }
     int best = 0;
     for (int i = 1; i < guide->count; i++)
-        best = ends[i] > ends[best] ? i : best;
-    *prob = exp(ends[best]);
+        best = probs[i] > probs[best] ? i : best;
+    for (int i = 0; i < guide->count; i++)
+        probs[i] = exp(probs[i]);
     free(reach);
-    free(ends);
     return best;
 }
 

@@ -94,9 +94,10 @@ struct llm_guide {
 
 /* Fills log_prob[count] with the logarithm of the softmax of logits[count]. */
 void guide_softmax(const float *logits, int count, double *log_prob);
-/* Returns the literal of largest probability, and sets *prob to this probability. Computes both
- * from log_prob[branch][continuation]. Of equally probable literals the first is returned. */
-int guide_best(const llm_guide *guide, double *const *log_prob, double *prob);
+/* Fills probs[guide->count] with the probability of each literal, computed from
+ * log_prob[branch][continuation], and returns the literal of largest probability. Of equally
+ * probable literals the first is returned. */
+int guide_best(const llm_guide *guide, double *const *log_prob, double *probs);
 /* Returns the number of tokens allowed in `state` after `digits` digits. They are the first ones of
  * states[state].ids. */
 int guide_allowed(const llm_guide *guide, number_state state, int digits);

@@ -57,6 +57,7 @@ void request_free(request *r) {
     free(r->segments);
     free(r->segment_children);
     free(r->output);
+    free(r->probs);
     free(r->top_logits);
     free(r->top_tokens);
     buf_free(&r->text);
@@ -115,7 +116,9 @@ static void request_finish(llm_session *s, request *r, llm_finish finish) {
 }
 
 static void choice_finish(llm_session *s, request *r) {
-    r->choice = guide_best(r->guide, r->branch_log_prob, &r->prob);
+    r->probs = mem_alloc(sizeof *r->probs * (size_t)r->guide->count);
+    r->choice = guide_best(r->guide, r->branch_log_prob, r->probs);
+    r->prob = r->probs[r->choice];
     text_set(r, r->guide->literals[r->choice]);
     request_finish(s, r, LLM_FINISH_CHOICE);
 }
@@ -129,6 +132,8 @@ static void answer_finish(llm_session *s, request *r) {
         backend_question q = {
             .spans = r->spans, .nspans = r->nspans, .guide = r->guide, .max_tokens = r->max_tokens};
         backend_answer a = {.choice = -1, .prob = NAN};
+        if (request_is_choice(r))
+            a.probs = r->probs = mem_zalloc(sizeof *r->probs * (size_t)r->guide->count);
         backend->answer(s->engine, &q, &a, &r->text);
         r->choice = a.choice;
         r->prob = a.prob;

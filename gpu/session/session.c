@@ -457,6 +457,7 @@ static void event_fill(const request *r, llm_event *ev) {
                       .text = r->text.n > 0 ? buf_str(&r->text) : STR(""),
                       .choice = r->choice,
                       .prob = r->prob,
+                      .probs = r->probs,
                       .finish = r->finish,
                       .shortened = r->shortened,
                       .prompt_tokens = r->prompt_tokens,

@@ -66,6 +66,7 @@ typedef struct request {
     llm_finish finish;
     int choice;
     double prob;
+    double *probs; /* [guide->count] of a finished CHOICE; otherwise NULL */
     float *top_logits;
     llm_token *top_tokens;
 } request;

@@ -51,6 +51,12 @@ void id_set_add_columns(id_set *s, const rel *r) {
         id_set_add(s, r->cols[i].id);
 }
 
+void id_set_add_answers(id_set *s, const llm_site *site) {
+    id_set_add(s, site->out_id);
+    for (int i = 0; i < site->nprobs; i++)
+        id_set_add(s, site->probs[i].id);
+}
+
 id_set id_set_copy(const id_set *s) {
     id_set copy = id_set_new(s->mem);
     id_set_add_all(&copy, s);

@@ -65,6 +65,8 @@ bool id_set_has(const id_set *s, int id);
 void id_set_add_all(id_set *s, const id_set *from);
 void id_set_add_expr(id_set *s, const expr *x); /* x may be NULL */
 void id_set_add_columns(id_set *s, const rel *r);
+/* Adds the columns that a call site makes: its answer and probabilities. */
+void id_set_add_answers(id_set *s, const llm_site *site);
 id_set id_set_copy(const id_set *s);
 id_set id_set_columns(arena *mem, const rel *r);     /* the columns of r */
 bool id_set_meets(const id_set *a, const id_set *b); /* whether a and b have an id in common */

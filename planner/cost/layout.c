@@ -44,9 +44,7 @@ typedef struct layout {
 /* Whether a filter of the pipeline reads the call's answer. */
 static bool decides(const chain_stage *stages, int nstages, const llm_site *u, arena *mem) {
     id_set out = id_set_new(mem);
-    id_set_add(&out, u->out_id);
-    if (u->prob_id >= 0)
-        id_set_add(&out, u->prob_id);
+    id_set_add_answers(&out, u);
     for (int i = 0; i < nstages; i++)
         for (int f = 0; f < stages[i].nfilters; f++)
             if (expr_touches(stages[i].filters[f]->filter.predicate, &out))

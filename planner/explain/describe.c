@@ -354,7 +354,7 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     if (call->max_tokens)
         fact_number(f, NULL, "max_tokens", call->max_tokens);
     fact_bool(f, NULL, "examples", call->examples != NULL);
-    fact_bool(f, NULL, "prob", u->prob_slot >= 0);
+    fact_bool(f, NULL, "prob", u->nprobs > 0);
     fact_expr(f, " only where ", "guard", u->guard);
     free(fields);
 }

@@ -521,7 +521,10 @@ static void build_site(builder *b, const llm_site *u, const rel *llm, plan_call_
     site->guard = resolve(b, u->guard, &in);
     site->args = resolve_list(b, u->args, u->call->nfields, &in);
     site->out_slot = slot_in(llm, u->out_id);
-    site->prob_slot = u->prob_id >= 0 ? slot_in(llm, u->prob_id) : -1;
+    site->nprobs = u->nprobs;
+    site->probs = ARENA_ARRAY(b->mem, plan_prob, u->nprobs + 1);
+    for (int i = 0; i < u->nprobs; i++)
+        site->probs[i] = (plan_prob){u->probs[i].literal, slot_in(llm, u->probs[i].id)};
     site->field_order = ARENA_ARRAY(b->mem, uint8_t, u->call->nfields + 1);
     for (int f = 0; f < u->call->nfields; f++)
         site->field_order[f] = (uint8_t)f;

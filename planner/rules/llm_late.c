@@ -36,8 +36,9 @@ static split_sites split(rule_ctx *r, const rel *llm, const rel *above) {
     s.early = ARENA_ARRAY(r->mem, llm_site, llm->llm.nsites + 1);
     for (int i = 0; i < llm->llm.nsites; i++) {
         const llm_site *u = &llm->llm.sites[i];
-        bool read =
-            id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
+        bool read = id_set_has(&reads, u->out_id);
+        for (int k = 0; k < u->nprobs; k++)
+            read = read || id_set_has(&reads, u->probs[k].id);
         if (read || !is_stable(u))
             s.early[s.nearly++] = *u;
         else

@@ -73,12 +73,6 @@ static rel *take_apart(call_chain *s, rel *x, conjuncts *all) {
     return base;
 }
 
-static void add_outputs(id_set *ids, const llm_site *u) {
-    id_set_add(ids, u->out_id);
-    if (u->prob_id >= 0)
-        id_set_add(ids, u->prob_id);
-}
-
 /* ---- one call -------------------------------------------------------------------------------- */
 
 static bool site_only_in(const llm_site *u, const id_set *ids) {
@@ -136,7 +130,7 @@ static rel *cheaper_side(rule_ctx *r, rel *x, const llm_site *u, const conjuncts
         id_set ids = id_set_new(r->mem);
         id_set_add_columns(&ids, input);
         bool fits = site_only_in(u, &ids);
-        add_outputs(&ids, u);
+        id_set_add_answers(&ids, u);
         for (int i = 0; i < conditions->n; i++)
             fits = fits && expr_only_in(conditions->list[i], &ids);
         if (fits && estimate_site(r, u, input).distinct_inputs <=
@@ -177,7 +171,7 @@ static void mark_applied(call_chain *s, const conjuncts *c) {
 static bool is_needed_later(const call_chain *s, const llm_site *u) {
     id_set out = id_set_new(s->r->mem);
     bool waiting = false;
-    add_outputs(&out, u);
+    id_set_add_answers(&out, u);
     for (int i = 0; i < s->conditions.n; i++) {
         if (!s->applied[i] && expr_touches(s->conditions.list[i], &out))
             return true;
@@ -212,7 +206,7 @@ typedef struct candidate {
 static candidate candidate_of(const call_chain *s, const rel *x, const id_set *ids,
                               const llm_site *u) {
     id_set with = id_set_copy(ids);
-    add_outputs(&with, u);
+    id_set_add_answers(&with, u);
     candidate c = {u, CALL_FILTERS, estimate_site(s->r, u, x).cost_ms, NULL};
     conjuncts on = ready_conditions(s, &with);
     if (on.n == 0)
@@ -263,7 +257,7 @@ static rel *put_together(call_chain *s, rel *x) {
     id_set_add_columns(&ids, x);
     for (int at = next_site(s, x, &ids); at >= 0; at = next_site(s, x, &ids)) {
         const llm_site *u = &s->sites[at];
-        add_outputs(&ids, u);
+        id_set_add_answers(&ids, u);
         conjuncts on = ready_conditions(s, &ids);
         s->placed[at] = true;
         mark_applied(s, &on);
@@ -304,7 +298,7 @@ static rel *place_chain(rule_ctx *r, rel *x, bool streaming) {
         return rel_over(r, x, place(r, x->left, streaming && x->kind == REL_FILTER), NULL);
     id_set answers = id_set_new(r->mem);
     for (int i = 0; i < s.nsites; i++)
-        add_outputs(&answers, &s.sites[i]);
+        id_set_add_answers(&answers, &s.sites[i]);
     for (int i = 0; i < all.n; i++)
         conjuncts_add(r,
                       expr_is_volatile(all.list[i])         ? &s.last

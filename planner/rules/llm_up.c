@@ -33,11 +33,8 @@ static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *jo
  * join. */
 static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
     id_set answers = id_set_new(r->mem);
-    for (int i = 0; node->kind == REL_LLM && i < node->llm.nsites; i++) {
-        id_set_add(&answers, node->llm.sites[i].out_id);
-        if (node->llm.sites[i].prob_id >= 0)
-            id_set_add(&answers, node->llm.sites[i].prob_id);
-    }
+    for (int i = 0; node->kind == REL_LLM && i < node->llm.nsites; i++)
+        id_set_add_answers(&answers, &node->llm.sites[i]);
     return expr_touches(join->join.predicate, &answers);
 }
 

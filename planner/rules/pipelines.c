@@ -7,11 +7,8 @@
 #include "rules_int.h"
 
 static void add_answers(id_set *ids, const rel *llm) {
-    for (int i = 0; i < llm->llm.nsites; i++) {
-        id_set_add(ids, llm->llm.sites[i].out_id);
-        if (llm->llm.sites[i].prob_id >= 0)
-            id_set_add(ids, llm->llm.sites[i].prob_id);
-    }
+    for (int i = 0; i < llm->llm.nsites; i++)
+        id_set_add_answers(ids, &llm->llm.sites[i]);
 }
 
 /* Whether a field of a call in `llm` reads one of `answers`. The inputs of such a call are known

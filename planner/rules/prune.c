@@ -133,11 +133,15 @@ static rel *prune_llm(pruner *p, rel *x, const id_set *wanted) {
     bool same = true;
     for (int i = 0; i < x->llm.nsites; i++) {
         llm_site u = x->llm.sites[i];
-        bool prob = u.prob_id >= 0 && id_set_has(wanted, u.prob_id);
-        same = same && prob == (u.prob_id >= 0);
-        if (!prob)
-            u.prob_id = -1;
-        if (prob || id_set_has(wanted, u.out_id))
+        int nprobs = 0;
+        llm_prob *probs = ARENA_ARRAY(p->r->mem, llm_prob, u.nprobs + 1);
+        for (int k = 0; k < u.nprobs; k++)
+            if (id_set_has(wanted, u.probs[k].id))
+                probs[nprobs++] = u.probs[k];
+        same = same && nprobs == u.nprobs;
+        u.probs = probs;
+        u.nprobs = nprobs;
+        if (nprobs > 0 || id_set_has(wanted, u.out_id))
             sites[n++] = u;
     }
     if (n == 0)

@@ -386,17 +386,21 @@ static const node *named_call(const binder *b, const node *n) {
     return NULL;
 }
 
-static expr *bind_llm_prob(binder *b, const node *n) {
-    const node *of = n->nargs == 1 && !n->order_by.n ? n->args[0] : NULL,
-               *named = of ? named_call(b, of) : NULL;
-    if (named)
-        return bind_prob(b, named, of);
-    if (of && of->kind == NODE_LLM)
-        return bind_prob(b, of, NULL);
-    fail_node(b, n, "the argument of LLM_PROB() must be an LLM call");
-    if (!of || of->kind != NODE_COLUMN || !hint_select_alias(b, of))
-        err_hint(b->e,
-                 "write LLM_PROB(LLM(…)), or the alias of an LLM call in the same select list");
+/* Binds LLM_PROB(call [, label]) or LLM_MEAN(call). */
+static expr *bind_llm_prob(binder *b, const node *n, bool mean) {
+    const char *name = mean ? "LLM_MEAN" : "LLM_PROB";
+    int most = mean ? 1 : 2;
+    if (n->nargs < 1 || n->nargs > most) {
+        fail_node(b, n, "%s() takes %s", name, mean ? "one argument" : "one or two arguments");
+        return NULL;
+    }
+    const node *of = n->args[0], *named = named_call(b, of), *call = named ? named : of;
+    if (call->kind == NODE_LLM && !n->order_by.n)
+        return bind_prob(b, call, named ? of : NULL, mean, n->nargs == 2 ? n->args[1] : NULL);
+    fail_node(b, n, "the argument of %s() must be an LLM call", name);
+    if (of->kind != NODE_COLUMN || !hint_select_alias(b, of))
+        err_hint(b->e, "write %s(LLM(…)), or the alias of an LLM call in the same select list",
+                 name);
     return NULL;
 }
 
@@ -416,7 +420,9 @@ expr *bind_call(binder *b, const node *n) {
         return NULL;
     }
     if (str_equal_nocase(name, STR("llm_prob")))
-        return bind_llm_prob(b, n);
+        return bind_llm_prob(b, n, false);
+    if (str_equal_nocase(name, STR("llm_mean")))
+        return bind_llm_prob(b, n, true);
     if (function_find(name, &id))
         return bind_scalar_call(b, n, id);
     return unknown_function(b, n);

@@ -89,7 +89,7 @@ static str key_name(const grouping *g, int i) {
 static bool makes(const step *s, int id) {
     if (s->is_apply)
         return s->value_id == id || s->mark_id == id;
-    return s->site.out_id == id || s->site.prob_id == id;
+    return llm_site_makes(&s->site, id);
 }
 
 static step *find_step(const list *steps, int id) {
@@ -139,14 +139,7 @@ static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
 
 /* Asks a call that is answered below the groups (in WHERE, a key, an aggregate) again, with the
  * group keys as arguments: the answers below are per row, not per group. */
-static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
-    bool prob = x->column.id == below->site.prob_id;
-    for (int i = 0; i < g->clones.n; i++) {
-        const clone *c = g->clones.items[i];
-        if (c->below_id == below->site.out_id)
-            return expr_column(b->mem, prob ? c->above->site.prob_id : c->above->site.out_id,
-                               x->type, x->column.name);
-    }
+static step *clone_step(binder *b, grouping *g, lift *above, const step *below) {
     step *s = ARENA_NEW(b->mem, step);
     s->site = below->site;
     s->value_id = s->mark_id = -1;
@@ -155,15 +148,31 @@ static expr *clone_below(binder *b, grouping *g, lift *above, const step *below,
         s->site.args[i] = below->site.args[i];
     s->site.out_id = new_id(b);
     *id_of(b, s->site.out_id) = *id_of(b, below->site.out_id);
-    if (below->site.prob_id >= 0)
-        s->site.prob_id = new_id(b);
+    s->site.probs = ARENA_ARRAY(b->mem, llm_prob, below->site.nprobs + 1);
+    for (int i = 0; i < below->site.nprobs; i++)
+        s->site.probs[i] = (llm_prob){below->site.probs[i].literal, new_id(b)};
     if (!rewrite_step(b, g, above, s))
         return NULL;
     clone *c = ARENA_NEW(b->mem, clone);
     *c = (clone){below->site.out_id, s};
     list_add(b->mem, &g->clones, c);
     list_add(b->mem, &above->steps, s);
-    return expr_column(b->mem, prob ? s->site.prob_id : s->site.out_id, x->type, x->column.name);
+    return s;
+}
+
+/* Returns the column of the call above the groups that corresponds to column x of the step `below`
+ * them. */
+static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
+    int prob = llm_site_prob(&below->site, x->column.id);
+    step *s = NULL;
+    for (int i = 0; i < g->clones.n && !s; i++) {
+        const clone *c = g->clones.items[i];
+        s = c->below_id == below->site.out_id ? c->above : NULL;
+    }
+    if (!s && !(s = clone_step(b, g, above, below)))
+        return NULL;
+    return expr_column(b->mem, prob < 0 ? s->site.out_id : s->site.probs[prob].id, x->type,
+                       x->column.name);
 }
 
 static expr *ungrouped(binder *b, const grouping *g, const expr *x) {

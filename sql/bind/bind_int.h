@@ -66,11 +66,17 @@ typedef struct lift {
     list steps; /* of step* */
 } lift;
 
+/* What LLM_PROB() or LLM_MEAN() reads of a call's answer. */
+typedef struct prob_read {
+    int literal; /* PROB_OF_ANSWER or PROB_MEAN; 0: the probability of `label` */
+    str label;   /* p = NULL: none */
+} prob_read;
+
 /* How the statement uses the answers of one LLM call. All passes share it, because the type of a
  * call without RETURNS is inferred from its uses. */
 typedef struct call_uses {
     str key;       /* text that identifies the call; see call_key in bind_llm.c */
-    bool prob;     /* LLM_PROB() reads its probability */
+    list probs;    /* of prob_read*: what LLM_PROB() and LLM_MEAN() read */
     bool number;   /* compared with a number */
     bool boolean;  /* compared with a BOOLEAN or used as a condition */
     list literals; /* of str*: the text literals it is compared with */
@@ -391,8 +397,9 @@ bool expr_mentions(const expr *x, int id);
 expr *bind_constant(binder *b, const node *n, const char *what);
 /* Binds an LLM call; `used` as in bind_as. */
 expr *bind_llm(binder *b, const node *n, value_type used);
-/* Binds LLM_PROB() of the call n. `named` is the alias that refers to the call, or NULL. */
-expr *bind_prob(binder *b, const node *n, const node *named);
+/* Binds LLM_PROB() or LLM_MEAN() of the call n. `named` is the alias that refers to the call, or
+ * NULL; `label` the second argument of LLM_PROB(), or NULL. */
+expr *bind_prob(binder *b, const node *n, const node *named, bool mean, const node *label);
 /* Records that an answer is used as a BOOLEAN or a number. */
 void llm_note_type(binder *b, const call_info *info, value_type type);
 /* Records the comparison of x with `with` as a use of each call without RETURNS whose answer may be
@@ -400,6 +407,14 @@ void llm_note_type(binder *b, const call_info *info, value_type type);
  * another type in the next pass: it must then not be unified in this pass. */
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
+/* Fills *out with the read of LLM_PROB(call, label); If the call has no
+ * RETURNS, records the label as one of its answers. Reports an error if it cannot be one. */
+int llm_label_read(binder *b, const call_info *info, const expr *label, prob_read *out);
+/* The same for LLM_MEAN(call), at `pos`, `len`. */
+int llm_mean_read(binder *b, const call_info *info, int pos, int len, prob_read *out);
+/* Returns the llm_prob.literal of a read; PROB_OF_ANSWER if the label is not an answer of the call
+ * as it is typed in this pass. */
+int llm_read_literal(const llm_call *call, const prob_read *r);
 call_info *llm_info_of(binder *b, const expr *x);
 /* Sets the call's type: from RETURNS, or from the uses known so far. */
 int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses);

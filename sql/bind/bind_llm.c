@@ -638,7 +638,50 @@ static call_info *call_of(binder *b, const node *n, llm_call *call, const fields
     return complete_call(b, n, call, f, examples, info->uses) ? NULL : info;
 }
 
-static expr *bind_answer(binder *b, const node *n, bool prob, const node *named, value_type used) {
+/* What of an answer an occurrence of a call reads. */
+typedef struct answer_read {
+    enum { READ_ANSWER, READ_PROB, READ_MEAN } what;
+    const node *named; /* the alias that refers to the call; NULL: the call itself */
+    const node *label; /* READ_PROB: the answer whose probability is read; NULL: the call's own */
+} answer_read;
+
+/* Makes the column that LLM_PROB() or LLM_MEAN() reads known to all passes. `fresh`: the call was
+ * first bound just now, so no step was made without the column. */
+static int note_read(binder *b, call_info *info, const node *n, const answer_read *r, bool fresh,
+                     prob_read *out) {
+    *out = (prob_read){.literal = PROB_OF_ANSWER};
+    if (r->what == READ_MEAN && llm_mean_read(b, info, n->pos, n->len, out))
+        return ERR_BIND;
+    if (r->label) {
+        const expr *x = bind_expr(b, r->label);
+        if (!x || llm_label_read(b, info, x, out))
+            return ERR_BIND;
+        /* the next pass knows the call's answers */
+        info->lacks_prob = info->lacks_prob || llm_read_literal(info->call, out) < 0;
+    }
+    list *known = &info->uses->probs;
+    for (int i = 0; i < known->n; i++) {
+        const prob_read *p = known->items[i];
+        if (p->literal == out->literal && str_equal(p->label, out->label))
+            return 0;
+    }
+    prob_read *kept = ARENA_NEW(b->mem, prob_read);
+    *kept = *out;
+    list_add(b->mem, known, kept);
+    b->learned = true;
+    info->lacks_prob = info->lacks_prob || !fresh;
+    return 0;
+}
+
+static expr *prob_column(binder *b, const llm_site *site, const prob_read *r) {
+    int literal = llm_read_literal(site->call, r), at = 0;
+    while (site->probs[at].literal != literal)
+        at++;
+    return expr_column(b->mem, site->probs[at].id, TYPE_REAL,
+                       r->literal == PROB_MEAN ? STR("LLM_MEAN") : STR("LLM_PROB"));
+}
+
+static expr *bind_answer(binder *b, const node *n, const answer_read *r, value_type used) {
     if (b->at.refuse || !b->at.lift) {
         fail_node(b, n, "an LLM call is not allowed in %s",
                   b->at.refuse ? b->at.refuse : "this place");
@@ -649,11 +692,11 @@ static expr *bind_answer(binder *b, const node *n, bool prob, const node *named,
     const node *examples = NULL;
     if (bind_parts(b, n, call, &f, &examples))
         return NULL;
-    if (named && any_volatile(&f)) {
-        fail_node(b, named,
+    if (r->named && any_volatile(&f)) {
+        fail_node(b, r->named,
                   "the LLM call \"%.*s\" has a field that is not deterministic: LLM_PROB() would "
                   "compute that field again and return the probability of another answer",
-                  (int)named->name.name.n, named->name.name.p);
+                  (int)r->named->name.name.n, r->named->name.name.p);
         return NULL;
     }
     int before = b->calls.n;
@@ -664,19 +707,20 @@ static expr *bind_answer(binder *b, const node *n, bool prob, const node *named,
     info->text_option = info->text_option || o;
     if (o && info->call->returns != RETURNS_TEXT && refuse_option(b, o, info->call))
         return NULL;
-    if (prob && !info->uses->prob) {
-        info->uses->prob = b->learned = true;
-        info->lacks_prob = info->number <= before;
-    }
+    prob_read read;
+    if (r->what != READ_ANSWER && note_read(b, info, n, r, info->number > before, &read))
+        return NULL;
     step *s = lift_site(b, b->at.lift, info, f.args);
-    return prob ? expr_column(b->mem, s->site.prob_id, TYPE_REAL, STR("LLM_PROB"))
-                : expr_column(b->mem, s->site.out_id, llm_call_type(info->call), STR("LLM"));
+    return r->what == READ_ANSWER
+               ? expr_column(b->mem, s->site.out_id, llm_call_type(info->call), STR("LLM"))
+               : prob_column(b, &s->site, &read);
 }
 
 expr *bind_llm(binder *b, const node *n, value_type used) {
-    return bind_answer(b, n, false, NULL, used);
+    return bind_answer(b, n, &(answer_read){.what = READ_ANSWER}, used);
 }
 
-expr *bind_prob(binder *b, const node *n, const node *named) {
-    return bind_answer(b, n, true, named, TYPE_NULL);
+expr *bind_prob(binder *b, const node *n, const node *named, bool mean, const node *label) {
+    answer_read r = {.what = mean ? READ_MEAN : READ_PROB, .named = named, .label = label};
+    return bind_answer(b, n, &r, TYPE_NULL);
 }

@@ -6,6 +6,8 @@
  * then depend on each other. Invariant: the guard and the arguments of a step refer only to columns
  * of the clause's input and of steps that can be placed before it.
  */
+#include <string.h>
+
 #include "bind_int.h"
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -40,9 +42,13 @@ bool expr_mentions(const expr *x, int id) {
 /* True if x reads a column of the step: an answer, its probability, the value or mark of a
  * subquery. */
 static bool reads_step(const expr *x, const step *s) {
-    int ids[2] = {s->is_apply ? s->value_id : s->site.out_id,
-                  s->is_apply ? s->mark_id : s->site.prob_id};
-    return (ids[0] >= 0 && expr_mentions(x, ids[0])) || (ids[1] >= 0 && expr_mentions(x, ids[1]));
+    if (s->is_apply)
+        return (s->value_id >= 0 && expr_mentions(x, s->value_id)) ||
+               (s->mark_id >= 0 && expr_mentions(x, s->mark_id));
+    bool found = expr_mentions(x, s->site.out_id);
+    for (int i = 0; i < s->site.nprobs; i++)
+        found = found || expr_mentions(x, s->site.probs[i].id);
+    return found;
 }
 
 /* True if x reads the step `of` directly or through other steps. A search visits each step once. */
@@ -127,28 +133,39 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
     return NULL;
 }
 
+/* Adds the columns for those of `reads` (of prob_read*) that the site has no column for. */
+static void add_probs(binder *b, llm_site *site, const list *reads) {
+    llm_prob *probs = ARENA_ARRAY(b->mem, llm_prob, site->nprobs + reads->n + 1);
+    if (site->nprobs > 0)
+        memcpy(probs, site->probs, sizeof *probs * (size_t)site->nprobs);
+    site->probs = probs;
+    for (int i = 0; i < reads->n; i++) {
+        int literal = llm_read_literal(site->call, reads->items[i]), at = 0;
+        while (at < site->nprobs && probs[at].literal != literal)
+            at++;
+        if (at == site->nprobs)
+            probs[site->nprobs++] = (llm_prob){literal, new_id(b)};
+    }
+}
+
 step *lift_site(binder *b, lift *l, call_info *info, expr **args) {
     step *s = find_same(b, l, info->call, args);
     if (!s) {
         s = ARENA_NEW(b->mem, step);
         s->value_id = s->mark_id = -1;
-        s->site = (llm_site){.call = info->call,
-                             .args = args,
-                             .guard = b->at.guard,
-                             .out_id = new_id(b),
-                             .prob_id = -1};
+        s->site =
+            (llm_site){.call = info->call, .args = args, .guard = b->at.guard, .out_id = new_id(b)};
         id_of(b, s->site.out_id)->call = info;
         list_add(b->mem, &l->steps, s);
     }
-    if (info->uses->prob && s->site.prob_id < 0)
-        s->site.prob_id = new_id(b);
+    add_probs(b, &s->site, &info->uses->probs);
     return s;
 }
 
 static const llm_site *site_among(const list *steps, int id) {
     for (int i = 0; i < steps->n; i++) {
         const step *s = steps->items[i];
-        if (!s->is_apply && (s->site.out_id == id || s->site.prob_id == id))
+        if (!s->is_apply && llm_site_makes(&s->site, id))
             return &s->site;
     }
     return NULL;

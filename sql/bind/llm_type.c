@@ -350,27 +350,79 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
     return open && type_is_number(with->type) && !type_is_number(x->type);
 }
 
-/* Reports an error if a call is compared with a text that is not one of its declared answers,
- * because the result would be the same for all answers. The hint names the nearest answer. */
-bool llm_check_literal(binder *b, const expr *call, const expr *with) {
-    call_info *info = llm_info_of(b, call);
-    if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||
-        with->type != TYPE_TEXT || expr_is_null(with) || !info->given)
-        return true;
-    const char **names = ARENA_ARRAY(b->mem, const char *, info->call->nliterals);
-    for (int i = 0; i < info->call->nliterals; i++) {
-        if (str_equal(info->call->literals[i], with->literal.s))
-            return true;
-        names[i] = arena_strndup(b->mem, info->call->literals[i].p, info->call->literals[i].n);
-    }
-    fail(b, ERR_BIND, with->pos, with->len, "'%.*s' is not one of the answers of this call",
-         (int)BASE_MIN(with->literal.s.n, (size_t)60), with->literal.s.p);
-    const char *meant = str_nearest(with->literal.s, names, (size_t)info->call->nliterals);
-    const char *last = names[info->call->nliterals - 1];
+static int refuse_literal(binder *b, const llm_call *call, const expr *at, str text) {
+    const char **names = ARENA_ARRAY(b->mem, const char *, call->nliterals);
+    for (int i = 0; i < call->nliterals; i++)
+        names[i] = arena_strndup(b->mem, call->literals[i].p, call->literals[i].n);
+    fail(b, ERR_BIND, at->pos, at->len, "'%.*s' is not one of the answers of this call",
+         (int)BASE_MIN(text.n, (size_t)60), text.p);
+    const char *meant = str_nearest(text, names, (size_t)call->nliterals);
     if (meant)
         err_hint(b->e, "did you mean '%s'?", meant);
     else
         err_hint(b->e, "the call may answer '%.60s'%s'%.60s'", names[0],
-                 info->call->nliterals > 2 ? " … " : " or ", last);
+                 call->nliterals > 2 ? " … " : " or ", names[call->nliterals - 1]);
+    return ERR_BIND;
+}
+
+/* Reports an error if a call is compared with a text that is not one of its declared answers,
+ * because the result would be the same for all answers. The hint names the nearest answer. */
+bool llm_check_literal(binder *b, const expr *call, const expr *with) {
+    const call_info *info = llm_info_of(b, call);
+    if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||
+        with->type != TYPE_TEXT || expr_is_null(with) || !info->given)
+        return true;
+    for (int i = 0; i < info->call->nliterals; i++)
+        if (str_equal(info->call->literals[i], with->literal.s))
+            return true;
+    refuse_literal(b, info->call, with, with->literal.s);
     return false;
+}
+
+/* ---- what LLM_PROB() and LLM_MEAN() read ------------------------------------------------------ */
+
+int llm_read_literal(const llm_call *call, const prob_read *r) {
+    if (!r->label.p)
+        return r->literal;
+    for (int i = 0; i < call->nliterals; i++)
+        if (str_equal(call->literals[i], r->label))
+            return i;
+    return PROB_OF_ANSWER;
+}
+
+int llm_label_read(binder *b, const call_info *info, const expr *label, prob_read *out) {
+    const llm_call *call = info->call;
+    value v = label->kind == EXPR_LITERAL ? label->literal : value_null();
+    *out = (prob_read){.label = v.s};
+    if (v.type == TYPE_BOOLEAN)
+        out->label = v.i ? STR("yes") : STR("no");
+    else if (v.type == TYPE_INTEGER)
+        out->label = str_from(arena_printf(b->mem, "%lld", (long long)v.i));
+    else if (v.type != TYPE_TEXT)
+        return fail(b, ERR_BIND, label->pos, label->len,
+                    "the second argument of LLM_PROB() must be one of the call's answers");
+    if (!info->given && v.type == TYPE_TEXT)
+        note_literal(b, info->uses, &info->uses->literals, label);
+    else if (!info->given && v.type == TYPE_BOOLEAN)
+        llm_note_type(b, info, TYPE_BOOLEAN);
+    if (b->learned || llm_read_literal(call, out) >= 0)
+        return 0;
+    if (call->nliterals > 0)
+        return refuse_literal(b, call, label, out->label);
+    fail(b, ERR_BIND, label->pos, label->len,
+         "LLM_PROB() with an answer needs a call that has a list of answers");
+    err_hint(b->e,
+             "write the call's type: RETURNS ENUM('…', …), BOOLEAN or INTEGER BETWEEN 1 AND 5");
+    return ERR_BIND;
+}
+
+int llm_mean_read(binder *b, const call_info *info, int pos, int len, prob_read *out) {
+    llm_returns returns = info->call->returns;
+    *out = (prob_read){.literal = PROB_MEAN};
+    if (b->learned || returns == RETURNS_BOOLEAN ||
+        (returns == RETURNS_INTEGER && info->call->nliterals > 0))
+        return 0;
+    fail(b, ERR_BIND, pos, len, "LLM_MEAN() needs a call of type INTEGER BETWEEN or BOOLEAN");
+    err_hint(b->e, "write LLM(…) RETURNS INTEGER BETWEEN 1 AND 5");
+    return ERR_BIND;
 }

@@ -195,8 +195,11 @@ static void print_call(const llm_site *u, buf *out) {
         buf_printf(out, " max_tokens %d", c->max_tokens);
     if (c->examples)
         buf_append_c(out, " with examples");
-    if (u->prob_id >= 0)
-        buf_printf(out, " prob #%d", u->prob_id);
+    for (int i = 0; i < u->nprobs; i++) {
+        buf_append_char(out, ' ');
+        llm_prob_print(c, u->probs[i].literal, out);
+        buf_printf(out, " #%d", u->probs[i].id);
+    }
     if (u->guard) {
         buf_append_c(out, " if ");
         expr_print(u->guard, out);

@@ -39,24 +39,56 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
     r->ncols = left->ncols + nmore;
 }
 
-/* Returns the column of the answer or of the probability of `u`. A column with this id that the
- * node already has is kept unchanged. */
-static rel_column llm_column(arena *a, const rel *r, const llm_site *u, bool prob) {
-    int id = prob ? u->prob_id : u->out_id;
+int llm_site_prob(const llm_site *site, int id) {
+    for (int i = 0; i < site->nprobs; i++)
+        if (site->probs[i].id == id)
+            return i;
+    return -1;
+}
+
+bool llm_site_makes(const llm_site *site, int id) {
+    return site->out_id == id || llm_site_prob(site, id) >= 0;
+}
+
+void llm_prob_print(const llm_call *call, int literal, buf *out) {
+    buf_append_c(out, literal == PROB_MEAN ? "mean" : "prob");
+    if (literal < 0)
+        return;
+    buf_append_char(out, '(');
+    value_print_sql(out, value_text(call->literals[literal]));
+    buf_append_char(out, ')');
+}
+
+/* Returns the column of a call site's answer, or of its probability `p`. A column with this id that
+ * the node already has is kept unchanged. */
+static rel_column llm_column(arena *a, const rel *r, const llm_site *s, const llm_prob *p) {
+    int id = p ? p->id : s->out_id;
     const rel_column *had = rel_column_of(r, id);
     if (had)
         return *had;
-    str name = str_from(arena_printf(a, prob ? "LLM#%d.prob" : "LLM#%d", u->call->number));
-    return (rel_column){id, prob ? TYPE_REAL : llm_call_type(u->call), name, {NULL, 0}};
+    buf name = {0};
+    buf_printf(&name, "LLM#%d", s->call->number);
+    if (p) {
+        buf_append_char(&name, '.');
+        llm_prob_print(s->call, p->literal, &name);
+    }
+    rel_column c = {
+        id, p ? TYPE_REAL : llm_call_type(s->call), str_copy(a, buf_str(&name)), {NULL, 0}};
+    buf_free(&name);
+    return c;
 }
 
 static void set_llm_columns(arena *a, rel *r) {
-    rel_column *more = ARENA_ARRAY(a, rel_column, 2 * r->llm.nsites);
     int n = 0;
+    for (int i = 0; i < r->llm.nsites; i++)
+        n += 1 + r->llm.sites[i].nprobs;
+    rel_column *more = ARENA_ARRAY(a, rel_column, n);
+    n = 0;
     for (int i = 0; i < r->llm.nsites; i++) {
-        more[n++] = llm_column(a, r, &r->llm.sites[i], false);
-        if (r->llm.sites[i].prob_id >= 0)
-            more[n++] = llm_column(a, r, &r->llm.sites[i], true);
+        const llm_site *s = &r->llm.sites[i];
+        more[n++] = llm_column(a, r, s, NULL);
+        for (int k = 0; k < s->nprobs; k++)
+            more[n++] = llm_column(a, r, s, &s->probs[k]);
     }
     take_columns(a, r, more, n);
 }

@@ -57,8 +57,11 @@ static const function_info infos[] = {
     {"llm", 1, -1, false, FUNCTION_MODEL,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
      "asks the model; options: examples, max_tokens, model, stop, temperature"},
-    {"llm_prob", 1, 1, false, FUNCTION_MODEL, "LLM_PROB(LLM(…))",
-     "probability of a typed answer, given as its call or its name in the select list"},
+    {"llm_prob", 1, 2, false, FUNCTION_MODEL, "LLM_PROB(LLM(…) [, answer])",
+     "probability of a call's answer, or of one that it may give; the call may be named by its "
+     "alias"},
+    {"llm_mean", 1, 1, false, FUNCTION_MODEL, "LLM_MEAN(LLM(…))",
+     "mean of INTEGER BETWEEN, weighted by probability; of BOOLEAN the probability of true"},
     {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
      "in FROM: one column with the whole numbers from first to last"},
 };

@@ -52,6 +52,8 @@ static const char *const sql_words[] = {
     "sum(stars)",
     "LLM('Good?', review)",
     "LLM_PROB(LLM('Good?', review))",
+    "LLM_PROB(LLM('Good?', review), 'yes')",
+    "LLM_MEAN(LLM('Good?', review) RETURNS INTEGER BETWEEN 1 AND 5)",
     "LLM('Rate', review) RETURNS INTEGER",
     "CASE WHEN fresh THEN 1 END",
     "coalesce(title, 'a')",

@@ -50,12 +50,13 @@ static void first_tokens_differ(void **state) {
     assert_int_equal(g->nsegments, 0);
     double p[2];
     guide_softmax((float[]){1, 3}, 2, p);
-    double prob;
-    assert_int_equal(guide_best(g, (double *[]){p}, &prob), 1);
-    assert_true(fabs(prob - (1 / (1 + exp(-2)))) < 1e-12);
+    double probs[2];
+    assert_int_equal(guide_best(g, (double *[]){p}, probs), 1);
+    assert_true(fabs(probs[1] - (1 / (1 + exp(-2)))) < 1e-12);
+    assert_true(fabs(probs[0] + probs[1] - 1) < 1e-12);
     guide_softmax((float[]){2, 2}, 2, p);
-    assert_int_equal(guide_best(g, (double *[]){p}, &prob), 0); /* a tie: the first listed */
-    assert_true(fabs(prob - (0.5)) < 1e-12);
+    assert_int_equal(guide_best(g, (double *[]){p}, probs), 0); /* a tie: the first listed */
+    assert_true(fabs(probs[0] - (0.5)) < 1e-12);
     llm_guide_release(g);
 }
 
@@ -71,13 +72,15 @@ static void inner_branches(void **state) {
     assert_int_equal(g->branches[0].count, 2);
     assert_int_equal(g->branches[1].count, 3); /* END, 0, 2 */
     assert_int_equal(g->branches[1].ids[0], g->end);
-    double root[2], inner[3], prob;
+    double root[2], inner[3], probs[4];
     guide_softmax((float[]){1, 0}, 2, root);
     guide_softmax((float[]){0, 0, 5}, 3, inner);
-    assert_int_equal(guide_best(g, (double *[]){root, inner}, &prob), 2);
-    assert_true(fabs(prob - (exp(root[0] + inner[2]))) < 1e-12);
+    assert_int_equal(guide_best(g, (double *[]){root, inner}, probs), 2);
+    assert_true(fabs(probs[2] - (exp(root[0] + inner[2]))) < 1e-12);
+    assert_true(fabs(probs[0] - (exp(root[0] + inner[0]))) < 1e-12);
+    assert_true(fabs(probs[3] - exp(root[1])) < 1e-12);
     guide_softmax((float[]){0, 0, 0}, 3, inner); /* split in three, "1" loses to "2" */
-    assert_int_equal(guide_best(g, (double *[]){root, inner}, &prob),
+    assert_int_equal(guide_best(g, (double *[]){root, inner}, probs),
                      0 + 3 * (root[1] > root[0] + inner[0]));
     llm_guide_release(g);
 }
