@@ -59,6 +59,7 @@ typedef enum setting_type {
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call: the statement fails, or the answer is NULL")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \
+    X(llm_calibrate, WORD, "off", "off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs: recorded ones, or fresh")  \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to estimate an LLM filter's selectivity")                              \
     X(llm_chunk, INTEGER, "128", "rows", "rows after which LLM filters may first be reordered (0: never)")       \
     X(temperature, REAL, "0", "", "sampling temperature of TEXT answers (0: greedy)")                                                 \
@@ -104,6 +105,7 @@ enum { PSM_SETTING_OFF, PSM_SETTING_FIXED, PSM_SETTING_GROUPED, PSM_SETTING_AUTO
 enum { SCHEDULE_TREE, SCHEDULE_FIFO, SCHEDULES };
 enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE, KEEPS };
 enum { EVICT_COST, EVICT_LRU, EVICT_FIFO, EVICTS };
+enum { CALIBRATE_OFF, CALIBRATE_BATCH, CALIBRATE_FRESH, CALIBRATES };
 enum { DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPES };
 enum {
     PRECISION_AUTO,
@@ -353,11 +355,13 @@ typedef struct llm_call {
      * examples */
     rel *examples;
     int nexample_fields;
-    int *example_fields; /* per column of `examples` except the last: index of its field */
-    value temperature;   /* NULL: SET temperature applies */
-    int nstop;           /* 0: SET stop applies */
-    str *stop;           /* stop sequences of a TEXT answer */
-    int pos, len;        /* span of the first occurrence; pos -1: it is in a view */
+    int *example_fields;  /* per column of `examples` except the last: index of its field */
+    value temperature;    /* NULL: SET temperature applies */
+    int calibrate;        /* CALIBRATE_…: the call's option, or else the setting */
+    bool calibrate_given; /* the call has the option */
+    int nstop;            /* 0: SET stop applies */
+    str *stop;            /* stop sequences of a TEXT answer */
+    int pos, len;         /* span of the first occurrence; pos -1: it is in a view */
 } llm_call;
 
 value_type llm_call_type(const llm_call *call); /* type of the result column */

@@ -153,12 +153,12 @@ void llm_ask_failed(llm_sender *x, int at, uint32_t input, const err *reason) {
     keep_answer(x->o, &((llm_state *)x->o->state)->sites[at], input, &none);
 }
 
-static void learn(site_run *site, const llm_event *event) {
+static void learn(site_run *site, const llm_event *event, int choice) {
     site->learned = true;
     site->facts.answers++;
     site->facts.output_tokens += (uint64_t)event->output_tokens;
-    if (event->choice >= 0 && event->choice < (int)BASE_COUNT(site->facts.literal_counts))
-        site->facts.literal_counts[event->choice]++;
+    if (choice >= 0 && choice < (int)BASE_COUNT(site->facts.literal_counts))
+        site->facts.literal_counts[choice]++;
 }
 
 static void store_answer(op *o, const site_run *site, uint32_t input, const llm_answer *a,
@@ -197,10 +197,12 @@ void llm_ask_take_event(op *o, const llm_event *event) {
         return;
     }
     keep_answer(o, site, input, &a);
-    learn(site, event);
+    double *probs = ARENA_ARRAY(s->scratch, double, site->plan->call->nliterals + 1);
+    llm_answer decided = llm_decided(o, site, &a, probs);
+    learn(site, event, decided.choice);
     watch_prompt(&s->progress, event, site->in, input,
                  order_of_input(site->order, site->in, input));
-    utf8_copy(s->progress.last_answer, sizeof s->progress.last_answer, event->text);
+    utf8_copy(s->progress.last_answer, sizeof s->progress.last_answer, decided.text);
     store_answer(o, site, input, &a, (uint64_t)event->computed_tokens);
 }
 
@@ -276,6 +278,7 @@ static void note_answers(op *o, const site_run *site) {
                     "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
                     call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
                     failed.first->text.p);
+    o->ctx->llm->figures.answers_calibrated += llm_count_calibrated(o, site);
     o->ctx->llm->figures.answers_ended += ended.count;
     o->ctx->llm->figures.prompts_shortened += cut.count;
 }

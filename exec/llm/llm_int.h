@@ -275,6 +275,13 @@ typedef struct call_facts {
     uint64_t literal_counts[32]; /* how often each of the first 32 literals was the answer */
 } call_facts;
 
+/* The priors of a calibrated call (llm_calibrate.c). */
+typedef struct call_priors {
+    double *of;    /* [call->nliterals]; NULL: answers are not calibrated */
+    size_t sample; /* number of inputs that they were computed from */
+    bool recorded; /* taken from the catalog's record */
+} call_priors;
+
 /* What a statement's LLM operators share. Engines are opened when the runtime is made, while the
  * catalog can be read. If that fails, the operator that needs the engine reports the error, so that
  * EXPLAIN works without a model. */
@@ -284,6 +291,7 @@ struct llm_runtime {
     llm_engine **engines; /* by call number - 1; held until llm_runtime_free */
     int nengines;
     err open_error;
+    call_priors *priors;       /* by call number - 1 */
     prompt_example **examples; /* by call number - 1; read with the snapshot */
     int *nexamples;            /* by call number - 1 */
     llm_engine *engine;        /* the engine that `session` serves */

@@ -108,13 +108,17 @@ static const llm_answer *answer_of_row(const site_run *site, int64_t row, bool *
     return a && a->pending ? NULL : a;
 }
 
-static void prob_column(const site_run *site, const plan_prob *p, const int64_t *rows, int count,
-                        arena *mem, column *out) {
+static void prob_column(const op *o, const site_run *site, const plan_prob *p, const int64_t *rows,
+                        int count, arena *mem, column *out) {
+    double *probs = ARENA_ARRAY(mem, double, site->plan->call->nliterals + 1), r = NAN;
     column_init(out, mem, TYPE_REAL, count, false);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++, r = NAN) {
         bool asked;
         const llm_answer *a = answer_of_row(site, rows[i], &asked);
-        double r = a ? answer_prob(site->plan->call, a, p->literal) : NAN;
+        if (a) {
+            llm_answer decided = llm_decided(o, site, a, probs);
+            r = answer_prob(site->plan->call, &decided, p->literal);
+        }
         column_set(out, mem, count, i, isnan(r) ? value_null() : value_real(r));
     }
 }
@@ -122,12 +126,17 @@ static void prob_column(const site_run *site, const plan_prob *p, const int64_t 
 static int answer_column(op *o, const site_run *site, const int64_t *rows, int count, arena *mem,
                          column *out, err *e) {
     const llm_call *call = site->plan->call;
+    double *probs = ARENA_ARRAY(mem, double, call->nliterals + 1);
     column_init(out, mem, llm_call_type(call), count, false);
     for (int i = 0; i < count; i++) {
         bool asked;
         const llm_answer *a = answer_of_row(site, rows[i], &asked);
         value v = value_null();
-        int status = a ? answer_value(call, a, &v, e) : 0;
+        int status = 0;
+        if (a) {
+            llm_answer decided = llm_decided(o, site, a, probs);
+            status = answer_value(call, &decided, &v, e);
+        }
         if (asked && !a && ((llm_state *)o->state)->mode->answers)
             status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered", call->number);
         if (status)
@@ -160,7 +169,7 @@ int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, ba
         for (int k = 0; k < site->plan->nprobs && status == 0; k++) {
             const plan_prob *p = &site->plan->probs[k];
             if (!read || read[p->slot])
-                prob_column(site, p, rows, count, out->mem, &out->cols[p->slot]);
+                prob_column(o, site, p, rows, count, out->mem, &out->cols[p->slot]);
         }
     }
     return status;

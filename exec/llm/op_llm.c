@@ -19,9 +19,13 @@
 static int answer_rows(op *o, err *e) {
     llm_state *s = o->state;
     const plan_demand *d = &o->node->pipeline.demand;
-    if (s->decided_rows == 0)
+    int status = 0;
+    if (s->decided_rows == 0) {
         llm_estimate_cached_share(o);
-    int status = d->limit_hint > 0 ? llm_run_limit_batch(o, e)
+        status = s->mode->answers ? llm_calibrate(o, e) : 0;
+    }
+    if (status == 0)
+        status = d->limit_hint > 0 ? llm_run_limit_batch(o, e)
                  : d->top_n.n > 0  ? llm_run_top_n(o, e)
                                    : llm_run_all(o, e);
     if (status == 0)
@@ -155,6 +159,9 @@ static void report_stages(op *o) {
         llm_stage *t = &s->stages[i];
         bool is_top = i + 1 == s->nstages && (!filters || t->plan->nfilters == 0);
         t->actual.ms = t->ms;
+        if (s->prepared && s->mode->answers)
+            t->actual.calibrated =
+                llm_calibration_text(o, t->first_site, t->first_site + t->plan->nsites);
         if (is_top) {
             t->actual.rows = top.rows;
             t->actual.ms += top.ms;

@@ -39,6 +39,7 @@
  *             pauses, and limits on tokens and time.
  * llm_count.c the driver that only counts tokens, for EXPLAIN (TOKENS) and the live view.
  * llm_sample.c asks about a few rows before the plan is final.
+ * llm_calibrate.c finds the priors of calibrated calls, and applies them to answers.
  *
  * Shared by the operators of a statement: llm_runtime.c (engines, session, memo, examples, learned
  * facts), llm_answers.c (the memo, stored answers), llm_kv.c (KV blocks on disk).
@@ -270,6 +271,20 @@ int llm_demand_prepare(op *o, err *e);
 int llm_run_limit_batch(op *o, err *e);
 /* Runs all top-n rounds. */
 int llm_run_top_n(op *o, err *e);
+
+/* ---- calibration (llm_calibrate.c) ----------------------------------------------------------- */
+
+/* Finds the priors of all calls that are calibrated, asking about a sample of their inputs if no
+ * record has them. The call sites must be prepared and the sender open. */
+int llm_calibrate(op *o, err *e);
+/* Returns the answer as its call's priors decide it; `a` itself if the call has none. The result's
+ * probabilities may be in probs[call->nliterals]. */
+llm_answer llm_decided(const op *o, const site_run *site, const llm_answer *a, double *probs);
+/* Returns the priors of call sites [first, end), and how many answers they changed, for EXPLAIN
+ * ANALYZE; empty if none is calibrated. The text lives as long as the statement. */
+str llm_calibration_text(op *o, int first, int end);
+/* Returns how many answers the priors changed. */
+uint32_t llm_count_calibrated(const op *o, const site_run *site);
 
 /* ---- asking (llm_ask.c), the engine's steps (llm_steps.c) ------------------------------------ */
 

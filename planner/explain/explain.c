@@ -207,6 +207,12 @@ static void print_llm(printer *p, const explain_line *l, int depth) {
             buf_printf(p->out, "; at most %.1f points more are possible", 100 * a->bound);
         buf_append_char(p->out, '\n');
     }
+    if (a && a->calibrated.n) {
+        print_indent(p, depth, false, true);
+        buf_append_c(p->out, "calibrated ");
+        buf_append_str(p->out, a->calibrated);
+        buf_append_char(p->out, '\n');
+    }
     if (a && a->reordered.n) {
         print_indent(p, depth, false, true);
         buf_append_c(p->out, "asked ");

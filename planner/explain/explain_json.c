@@ -71,6 +71,8 @@ static void add_actual(cJSON *o, plan_kind kind, const plan_actual *a) {
     if (!counted)
         add_run(actual, a);
     fact_str((facts){NULL, actual}, NULL, "field_order", a->field_order);
+    if (a->calibrated.n)
+        fact_str((facts){NULL, actual}, NULL, "calibrated", a->calibrated);
     if (a->reordered.n)
         fact_str((facts){NULL, actual}, NULL, "asked", a->reordered);
     if (counted && !isnan(a->bound))

@@ -374,12 +374,29 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
 }
 
 /* Reports an option that is given twice: one of the values would be ignored. */
+static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
+    static const char *const words[] = {"off", "batch", "fresh"};
+    BASE_COVERS(words, CALIBRATES);
+    value v;
+    int status = option_constant(b, o, TYPE_TEXT, &v);
+    if (status)
+        return status;
+    call->calibrate_given = true;
+    for (call->calibrate = 0; call->calibrate < CALIBRATES; call->calibrate++)
+        if (str_equal_nocase(v.s, str_from(words[call->calibrate])))
+            return 0;
+    fail_node(b, o->value, "calibrate must be off, batch or fresh");
+    err_hint(b->e, "calibrate => 'batch'");
+    return ERR_BIND;
+}
+
 static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
     const struct {
         str name;
         bool given;
     } options[] = {{STR("max_tokens"), call->max_tokens > 0},
                    {STR("temperature"), call->temperature.type != TYPE_NULL},
+                   {STR("calibrate"), call->calibrate_given},
                    {STR("model"), call->model.n > 0},
                    {STR("examples"), examples != NULL}};
     for (size_t i = 0; i < BASE_COUNT(options); i++)
@@ -389,7 +406,8 @@ static int option_once(binder *b, const llm_option *o, const llm_call *call, con
 }
 
 static int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
-    static const char *const names[] = {"max_tokens", "model", "examples", "temperature", "stop"};
+    static const char *const names[] = {"max_tokens", "model",       "examples",
+                                        "calibrate",  "temperature", "stop"};
     value v;
     int status = option_once(b, o, call, *examples);
     if (status)
@@ -410,6 +428,8 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
         call->temperature = v;
         return 0;
     }
+    if (str_equal_nocase(o->name.name, STR("calibrate")))
+        return option_calibrate(b, o, call);
     if (str_equal_nocase(o->name.name, STR("stop")))
         return option_stop(b, o, call);
     if (str_equal_nocase(o->name.name, STR("model")))
@@ -423,7 +443,7 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
     if (meant)
         err_hint(b->e, "did you mean %s?", meant);
     else
-        err_hint(b->e, "options are max_tokens, model, examples, temperature, stop");
+        err_hint(b->e, "options are max_tokens, model, examples, calibrate, temperature, stop");
     return ERR_BIND;
 }
 
@@ -531,6 +551,7 @@ static void key_options(const binder *b, buf *out, const llm_call *call) {
     bool given = call->temperature.type == TYPE_REAL;
     buf_printf(out, "|%d|%zu:%.*s|", llm_call_max_tokens(s, call), model.n, (int)model.n, model.p);
     value_print_sql(out, value_real(given ? call->temperature.r : s->temperature));
+    buf_printf(out, "|%d%d", call->calibrate, call->calibrate_given);
     for (int i = 0; i < call->nstop; i++)
         value_print_sql(out, value_text(call->stop[i]));
     if (call->nstop == 0 && stop.n > 0)
@@ -572,6 +593,7 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
 
 static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const node **examples) {
     int status = bind_prompt(b, n, &call->prompt);
+    call->calibrate = b->env->settings->llm_calibrate;
     for (int i = 1; i < n->nargs && !status; i++)
         status = bind_field(b, f, n->args[i], n->names[i]);
     if (!status)

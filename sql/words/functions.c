@@ -56,7 +56,7 @@ static const function_info infos[] = {
      "sample standard deviation; NULL if there are fewer than two values"},
     {"llm", 1, -1, false, FUNCTION_MODEL,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
-     "asks the model; options: examples, max_tokens, model, stop, temperature"},
+     "asks the model; options: calibrate, examples, max_tokens, model, stop, temperature"},
     {"llm_prob", 1, 2, false, FUNCTION_MODEL, "LLM_PROB(LLM(…) [, answer])",
      "probability of a call's answer, or of one that it may give; the call may be named by its "
      "alias"},

@@ -40,10 +40,11 @@ static void words_have_indexes(void **state) {
         const char *name;
         int words;
     } known[] = {
-        {"psm", PSM_SETTINGS},       {"llm_schedule", SCHEDULES}, {"kv_keep", KEEPS},
-        {"kv_evict", EVICTS},        {"kv_dtype", DTYPES},        {"precision", PRECISIONS},
-        {"attention", ATTENTIONS},   {"prompt_format", FORMATS},  {"llm_layout", LAYOUTS},
-        {"llm_on_error", ON_ERRORS}, {"llm_overflow", OVERFLOWS}, {"cost_rates", RATES},
+        {"psm", PSM_SETTINGS},         {"llm_schedule", SCHEDULES}, {"kv_keep", KEEPS},
+        {"kv_evict", EVICTS},          {"kv_dtype", DTYPES},        {"precision", PRECISIONS},
+        {"attention", ATTENTIONS},     {"prompt_format", FORMATS},  {"llm_layout", LAYOUTS},
+        {"llm_calibrate", CALIBRATES}, {"llm_on_error", ON_ERRORS}, {"llm_overflow", OVERFLOWS},
+        {"cost_rates", RATES},
     };
     size_t n, found = 0;
     const setting_info *table = settings_table(&n);

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""How often LLM answers agree with the truth: seven tasks, without examples and with examples in three orders.
+
+    bench_answers.py [--kvasir PROGRAM] [--data DIR] [--rows N] [TASK …]
+
+Each line is a task and an order of examples. Figures are accuracy / balanced accuracy (the mean over classes):
+
+    raw      the likeliest answer
+    batch    calibrate => 'batch': p(answer) / prior, the prior a geometric mean over a sample of the inputs
+    mean     the same with the arithmetic mean (Zhou et al., arXiv 2309.17249), computed here over all rows
+    free     priors from the inputs 'N/A', '[MASK]' and '' (Zhao et al., arXiv 2102.09690), computed here
+
+'low' counts orders of examples that fall more than five points below always giving the commonest class. DIR has
+rt.reviews.tsv.gz and rt.movie_info.tsv.gz (default ../shared/data); the tasks that need them are skipped without it.
+"""
+import argparse, json, os, random, subprocess, tempfile
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OWN = os.path.join(SOURCE, 'tutorials', 'data')
+MOODS = ['positive', 'negative']
+CONTENT_FREE = ['N/A', '[MASK]', '']
+
+
+def tasks(data):
+    """name: (query of x, truth and id; field; answers; prompt)"""
+    review = 'Is {review} positive or negative?'
+    fresh = f"SELECT review AS x, CASE WHEN fresh = 'fresh' THEN 'positive' ELSE 'negative' END AS truth, id " \
+            f"FROM '{data}/rt.reviews.tsv.gz' WHERE length(review) > 20 AND "
+    out = {
+        'reviews': (f"SELECT review AS x, CASE WHEN stars > 3 THEN 'positive' ELSE 'negative' END AS truth, id "
+                    f"FROM '{OWN}/reviews.csv' WHERE stars <> 3", 'review', MOODS, review),
+        'notes': (f"SELECT note AS x, CASE WHEN stars > 3 THEN 'satisfied' ELSE 'unsatisfied' END AS truth, id "
+                  f"FROM '{OWN}/products_notes.csv' WHERE stars <> 3", 'note', ['satisfied', 'unsatisfied'],
+                  'Is the customer who wrote {note} satisfied?'),
+        'category': (f"SELECT description AS x, category AS truth, id FROM '{OWN}/products.csv'", 'description',
+                     ['Kitchen', 'Light', 'Desk', 'Outdoor', 'Toys', 'Clothes', 'Garden'],
+                     'Which category does the product in {description} belong to?'),
+        'stars': (f"SELECT review AS x, CAST(stars AS TEXT) AS truth, id FROM '{OWN}/reviews.csv'", 'review',
+                  list('12345'), 'How many stars does the critic of {review} give, from 1 (bad) to 5 (good)?'),
+        'rt': (fresh + 'id % 160 = 3', 'review', MOODS, review),
+        'rt80': (fresh + "(fresh = 'rotten' AND id % 90 = 5 OR fresh = 'fresh' AND id % 565 = 7)", 'review', MOODS, review),
+        'genre': (f"SELECT synopsis AS x, genre AS truth, id FROM '{data}/rt.movie_info.tsv.gz' WHERE genre IN ('Drama', "
+                  f"'Comedy', 'Horror', 'Documentary', 'Action and Adventure') AND length(synopsis) > 50 AND id % 2 = 0",
+                  'synopsis', ['Drama', 'Comedy', 'Horror', 'Documentary', 'Action and Adventure'],
+                  'What is the genre of the film in {synopsis}?'),
+    }
+    return {name: task for name, task in out.items() if data not in task[0] or os.path.isdir(data)}
+
+
+def quoted(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
+class Kvasir:
+    def __init__(self, program, database):
+        self.command = [program, database, '--json']
+
+    def __call__(self, *statements):
+        """The rows of the last statement."""
+        run = subprocess.run(self.command + [a for s in statements for a in ('-c', s)], capture_output=True, text=True)
+        if run.returncode:
+            raise SystemExit(run.stderr)
+        decoder, text, rows = json.JSONDecoder(), run.stdout.strip(), []
+        while text:
+            rows, end = decoder.raw_decode(text)
+            text = text[end:].lstrip()
+        return rows
+
+
+def divided(rows, sample):
+    """The rows' probabilities divided by the arithmetic mean of the sample's."""
+    prior = [max(sum(p[k] for p in sample) / len(sample), 1e-9) for k in range(len(sample[0]))]
+    return [[a / b for a, b in zip(p, prior)] for p in rows]
+
+
+def score(answers, truth, labels):
+    right = [a == t for a, t in zip(answers, truth)]
+    classes = [[r for r, t in zip(right, truth) if t == label] for label in labels]
+    return sum(right) / len(right), sum(sum(c) / len(c) for c in classes if c) / sum(1 for c in classes if c)
+
+
+def examine(kvasir, task, limit):
+    """Yields, for no examples and three orders of them: name, share of the commonest class, scores."""
+    query, field, labels, prompt = task
+    data = kvasir(f'SELECT * FROM ({query}) ORDER BY id, x')
+    random.Random(7).shuffle(data)
+    examples, per = [], 2 if len(labels) == 2 else 1
+    for label in labels:
+        short = sorted((d for d in data if d['truth'] == label), key=lambda d: len(d['x']) > 220)
+        examples += short[:per]
+    rows = [d for d in data if d not in examples][:limit]
+    truth = [d['truth'] for d in rows]
+    common = max(truth.count(label) for label in labels) / len(rows)
+    values = ', '.join(f"({i}, {quoted(x)})" for i, x in enumerate([d['x'] for d in rows] + CONTENT_FREE))
+    kvasir('DROP TABLE IF EXISTS v', f'CREATE TABLE v AS SELECT * FROM (VALUES {values}) AS v(i, {field})')
+    orders = {'none': [], 'by class': examples, 'reversed': examples[::-1], 'mixed': examples[::2] + examples[1::2]}
+    for name, order in orders.items():
+        shown = ', '.join(f"({quoted(d['x'])}, {quoted(d['truth'])})" for d in order)
+        given = f', examples => (SELECT * FROM (VALUES {shown}) AS e({field}, answer))' if order else ''
+        call = lambda how: f"LLM({quoted(prompt)}, {field}{given}, calibrate => '{how}') " \
+                           f"RETURNS ENUM({', '.join(map(quoted, labels))})"
+        probs = ', '.join(f'LLM_PROB({call("off")}, {quoted(l)}) AS p{k}' for k, l in enumerate(labels))
+        asked = kvasir(f'SELECT i, {probs} FROM v ORDER BY i')
+        p = [[r[f'p{k}'] for k in range(len(labels))] for r in asked]
+        p, free = p[:len(rows)], p[len(rows):]
+        likeliest = lambda p: [labels[x.index(max(x))] for x in p]
+        batch = kvasir(f"SELECT i, {call('fresh')} AS a FROM v WHERE i < {len(rows)} ORDER BY i")
+        yield name, common, [score(a, truth, labels) for a in (
+            likeliest(p), [r['a'] for r in batch], likeliest(divided(p, p)), likeliest(divided(p, free)))]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--kvasir', default=os.path.join(SOURCE, 'build', 'release', 'kvasir'))
+    parser.add_argument('--data', default=os.path.join(SOURCE, '..', 'shared', 'data'))
+    parser.add_argument('--rows', type=int, default=300)
+    parser.add_argument('tasks', nargs='*')
+    options = parser.parse_args()
+    names = ('raw', 'batch', 'mean', 'free')
+    print(f"{'task':9} {'examples':9} {'common':>6} " + ' '.join(f'{n:>9}' for n in names))
+    sums, low = {'none': [], 'some': []}, [0] * len(names)
+    with tempfile.TemporaryDirectory() as folder:
+        kvasir = Kvasir(options.kvasir, os.path.join(folder, 'bench.kvasir'))
+        chosen = tasks(options.data)
+        for task in options.tasks or chosen:
+            for order, common, scores in examine(kvasir, chosen[task], options.rows):
+                print(f'{task:9} {order:9} {common:6.2f} ' + ' '.join(f'{a:.2f} {b:.2f}' for a, b in scores), flush=True)
+                sums['none' if order == 'none' else 'some'].append(scores)
+                low = [n + (order != 'none' and s[0] < common - 0.05) for n, s in zip(low, scores)]
+    for name, table in sums.items():
+        mean = [[sum(s[k][j] for s in table) / len(table) for j in (0, 1)] for k in range(len(names))]
+        print(f"{'mean':9} {name:9} {'':6} " + ' '.join(f'{a:.2f} {b:.2f}' for a, b in mean))
+    print(f"{'low':9} {'':9} {'':6} " + ' '.join(f'{n:9}' for n in low))
+
+
+main()
