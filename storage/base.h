@@ -429,9 +429,10 @@ void utf8_copy(char *out, size_t size, str s);
 size_t utf8_length(str s); /* in code points; an invalid byte counts as one */
 /* Returns the byte offset of the code point with this index, at most s.n. */
 size_t utf8_offset(str s, size_t code_points);
-/* Returns the width in terminal columns, by grapheme cluster: CJK and emoji 2, combining marks 0,
- * control characters 1. */
-int utf8_width(str s);
+/* Returns the length in bytes of the grapheme cluster at the start of s, and sets *width to its
+ * terminal columns: CJK and emoji 2, combining marks 0, control characters 1. */
+size_t utf8_cluster(str s, int *width);
+int utf8_width(str s); /* the sum over the clusters of s */
 /* Returns the length in bytes of the longest prefix of whole grapheme clusters that is at most
  * `columns` wide. */
 size_t utf8_fit(str s, int columns);

@@ -130,9 +130,9 @@ static int cp_width(uint32_t cp) {
     return utf8proc_charwidth((utf8proc_int32_t)cp);
 }
 
-/* Returns the size in bytes of the grapheme cluster at the start of s. Sets *width to the width of
- * its widest code point, or to 2 if the cluster is a flag or has an emoji presentation selector. */
-static size_t cluster_next(str s, int *width) {
+/* The width is that of the widest code point, or 2 if the cluster is a flag or has an emoji
+ * presentation selector. */
+size_t utf8_cluster(str s, int *width) {
     uint32_t first = 0, cp = 0;
     size_t at = utf8_next(s, &first);
     *width = cp_width(first);
@@ -158,7 +158,7 @@ static size_t cluster_next(str s, int *width) {
 int utf8_width(str s) {
     int total = 0, w = 0;
     while (s.n) {
-        size_t k = cluster_next(s, &w);
+        size_t k = utf8_cluster(s, &w);
         total += w;
         s.p += k;
         s.n -= k;
@@ -170,7 +170,7 @@ size_t utf8_fit(str s, int columns) {
     size_t at = 0;
     while (at < s.n) {
         int w = 0;
-        size_t k = cluster_next((str){s.p + at, s.n - at}, &w);
+        size_t k = utf8_cluster((str){s.p + at, s.n - at}, &w);
         if (w > columns)
             break;
         columns -= w;
