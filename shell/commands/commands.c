@@ -74,31 +74,87 @@ static bool cmd_bail(shell *sh, command_call *c) {
     return true;
 }
 
-static bool cmd_mode(shell *sh, command_call *c) {
+static bool list_modes(shell *sh) {
     size_t n;
     const format_mode *modes = format_modes(&n);
-    if (c->argc == 0) {
-        buf out = {0};
-        for (size_t i = 0; i < n; i++)
-            buf_printf(&out, "%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name,
-                       modes[i].help);
-        shell_print(sh, &out);
-        return true;
+    buf out = {0};
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&out, "%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name,
+                   modes[i].help);
+    buf_append_c(&out,
+                 "  --wrap    box, line: long texts over several lines\n"
+                 "  --wrap=N  the same, in N columns\n"
+                 "  --no-wrap one line each; default: wrap at a prompt, a box only if narrow\n");
+    shell_print(sh, &out);
+    return true;
+}
+
+static const format_mode *mode_named(shell *sh, const char *name) {
+    size_t n;
+    const format_mode *modes = format_modes(&n), *mode = format_mode_find(name);
+    if (mode != NULL)
+        return mode;
+    const char *names[32];
+    for (size_t i = 0; i < n && i < 32; i++)
+        names[i] = modes[i].name;
+    const char *near = str_nearest(str_from(name), names, BASE_MIN(n, (size_t)32));
+    if (near)
+        shell_complain(sh, "unknown mode '%s'; did you mean %s?", name, near);
+    else
+        shell_complain(sh, "unknown mode '%s'; .mode lists the modes", name);
+    return NULL;
+}
+
+/* Reads --wrap, --wrap=N, --wrap N or --no-wrap at argv[*i]; false after an error. */
+static bool parse_wrap(shell *sh, const command_call *c, int *i, format_wrapping *wrap,
+                       int *columns) {
+    const char *option = c->argv[*i], *number = NULL;
+    bool equals = strncmp(option, "--wrap=", strlen("--wrap=")) == 0;
+    bool on = equals || strcmp(option, "--wrap") == 0;
+    int64_t n = 0;
+    if (!on && strcmp(option, "--no-wrap") != 0)
+        return shell_complain(sh, "%s has no option '%s'; it has --wrap, --wrap=N and --no-wrap",
+                              c->name, option);
+    if (equals)
+        number = strchr(option, '=') + 1;
+    else if (on && *i + 1 < c->argc && isdigit((unsigned char)c->argv[*i + 1][0]))
+        number = c->argv[++*i]; /* as in sqlite3 */
+    if (number && (!parse_integer(str_from(number), &n) || n < 1 || n > 10000))
+        return shell_complain(sh, "--wrap takes columns from 1 to 10000, not '%s'", number);
+    *wrap = on ? WRAP_ON : WRAP_OFF;
+    *columns = (int)n;
+    return true;
+}
+
+static bool cmd_mode(shell *sh, command_call *c) {
+    const char *words[2] = {0}; /* the mode, the table */
+    format_wrapping wrap = WRAP_AUTO;
+    int columns = 0, given = 0;
+    if (c->argc == 0)
+        return list_modes(sh);
+    for (int i = 0; i < c->argc; i++) {
+        if (strncmp(c->argv[i], "--", 2) == 0) {
+            if (!parse_wrap(sh, c, &i, &wrap, &columns))
+                return false;
+        } else if (given < 2) {
+            words[given++] = c->argv[i];
+        } else {
+            return shell_complain(sh, "unexpected argument '%s'", c->argv[i]);
+        }
     }
-    const format_mode *mode = format_mode_find(c->argv[0]);
-    if (mode == NULL) {
-        const char *names[32];
-        for (size_t i = 0; i < n && i < 32; i++)
-            names[i] = modes[i].name;
-        const char *near = str_nearest(str_from(c->argv[0]), names, BASE_MIN(n, (size_t)32));
-        if (near)
-            return shell_complain(sh, "unknown mode '%s'; did you mean %s?", c->argv[0], near);
-        return shell_complain(sh, "unknown mode '%s'; .mode lists the modes", c->argv[0]);
-    }
+    const format_mode *mode = given ? mode_named(sh, words[0]) : sh->mode;
+    if (mode == NULL)
+        return false;
+    if (given && wrap == WRAP_AUTO && strcasecmp(words[0], "wrapped") == 0)
+        wrap = WRAP_ON; /* psql's format */
+    if (wrap == WRAP_ON && !mode->wraps)
+        return shell_complain(sh, "mode %s does not wrap texts; box and line do", mode->name);
     sh->mode = mode;
-    if (c->argc > 1) {
+    sh->wrap = wrap;
+    sh->wrap_columns = columns;
+    if (words[1]) {
         free(sh->insert_table);
-        sh->insert_table = mem_strdup(c->argv[1]);
+        sh->insert_table = mem_strdup(words[1]);
     }
     return true;
 }
@@ -299,6 +355,10 @@ static bool cmd_show(shell *sh, command_call *c) {
         const char *name, *value;
     } lines[] = {
         {"mode", sh->mode->name},
+        {"wrap", sh->wrap == WRAP_AUTO   ? "auto"
+                 : sh->wrap == WRAP_OFF  ? "off"
+                 : sh->wrap_columns == 0 ? "on"
+                                         : arena_printf(c->mem, "%d", sh->wrap_columns)},
         {"headers", on_off(sh->headers)},
         {"types", on_off(sh->types_row)},
         {"nullvalue", sh->null_text ? sh->null_text : "by mode"},
@@ -345,8 +405,8 @@ static const command commands[] = {
      cmd_open},
     {"databases", "\\l \\conninfo", "", "show the directory of the database", ARG_NONE,
      cmd_databases},
-    {"mode", "\\pset", "[MODE [TABLE]]", "set the output mode, or list the modes", ARG_MODE,
-     cmd_mode},
+    {"mode", "\\pset", "[MODE [TABLE]] [--wrap|--no-wrap]",
+     "set the output mode, or list the modes", ARG_MODE, cmd_mode},
     {"expanded", "\\x", "[on|off]", "one value per line instead of a table", ARG_ONOFF,
      cmd_expanded},
     {"headers", ".header \\t", "[on|off]", "show column names", ARG_ONOFF, cmd_headers},

@@ -98,6 +98,15 @@ int shell_columns(const shell *sh) {
     return columns;
 }
 
+int shell_wrap_columns(const shell *sh) {
+    int columns = shell_columns(sh), rows;
+    if (sh->wrap == WRAP_ON && sh->wrap_columns > 0)
+        return sh->wrap_columns;
+    if (sh->wrap == WRAP_ON && columns == 0)
+        term_size(&columns, &rows);
+    return columns;
+}
+
 void shell_print(shell *sh, buf *text) {
     output_begin(&sh->out, sh->term.interactive && sh->pager && !sh->term.dumb);
     output_write(&sh->out, text);

@@ -34,6 +34,8 @@ struct shell {
     term term;
     output out;
     const format_mode *mode;
+    format_wrapping wrap; /* set by .mode */
+    int wrap_columns;     /* --wrap=N; 0: the screen's */
     /* what the commands .headers, .types and so on switch; keep_going is the opposite of .bail */
     bool headers, types_row, timer, echo, stats, keep_going, pager, progress;
     char *null_text;    /* text of NULL; NULL: the mode's default */
@@ -76,6 +78,9 @@ void shell_stopped(const shell *sh, const char *more);
 /* Returns the number of screen columns that results must fit; 0: no limit, in scripts or if results
  * go to a file. */
 int shell_columns(const shell *sh);
+/* Returns the number of columns that boxes and records must fit: shell_columns,
+ * and after .mode --wrap also in scripts and files; 0: no limit. */
+int shell_wrap_columns(const shell *sh);
 /* Writes a command's text to the output, in the pager if it is longer than the screen. Frees the
  * text. */
 void shell_print(shell *sh, buf *text);

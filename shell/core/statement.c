@@ -67,11 +67,11 @@ static void begin_result(run *r) {
         r->names[i] = stmt_column_name(r->s, i);
         r->types[i] = stmt_column_type(r->s, i);
     }
-    int columns = shell_columns(sh);
     format_options options = {
         .null_text = sh->null_text,
         .insert_table = sh->insert_table,
-        .width = columns,
+        .width = shell_wrap_columns(sh),
+        .wrap = sh->wrap,
         .no_headers = !sh->headers,
         .types_row = sh->types_row,
         .color = sh->term.color_out && sh->out.path == NULL,
@@ -82,7 +82,7 @@ static void begin_result(run *r) {
         .drain = drain_drawn,
         .drain_ctx = r,
     };
-    if (columns > 0)
+    if (shell_columns(sh) > 0)
         options.max_rows = sh->max_rows >= 0 ? (uint64_t)sh->max_rows
                            : page            ? PAGER_ROWS
                                              : PLAIN_ROWS;
@@ -150,7 +150,7 @@ static void end_result(run *r) {
     output_end(&sh->out);
     if (sh->out.error == EINTR)
         shell_stopped(sh, "");
-    const char *cut = r->format.cut ? ", cells cut off; .mode line shows them in full" : "";
+    const char *cut = r->format.cut ? ", cells cut off; .mode box --wrap shows them in full" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
     /* The count of changed rows is printed even if the rows of RETURNING went to a file. */
     if (changed)

@@ -535,6 +535,8 @@ static void find_command_argument(finder *f, const command *c) {
         const format_mode *modes = format_modes(&n);
         for (size_t i = 0; i < n; i++)
             add(f, modes[i].name, modes[i].help, CANDIDATE_VALUE, SCORE_TABLE);
+        add(f, "--wrap", "long texts over several lines", CANDIDATE_VALUE, SCORE_TABLE);
+        add(f, "--no-wrap", "long texts in one line", CANDIDATE_VALUE, SCORE_TABLE);
         break;
     }
     case ARG_SQL:

@@ -9,17 +9,17 @@
 #include "format_int.h"
 
 static const format_mode modes[] = {
-    {"box", "a table drawn with lines, fitted to the terminal", 0, true, box_begin, box_row,
+    {"box", "a table drawn with lines, fitted to the terminal", 0, true, true, box_begin, box_row,
      box_end},
-    {"csv", "comma-separated values", ',', false, text_csv_begin, text_csv_row, NULL},
-    {"tsv", "tab-separated values", '\t', false, text_csv_begin, text_csv_row, NULL},
-    {"json", "one array of objects", 0, false, NULL, text_json_row, text_json_end},
-    {"jsonl", "one object per line", 0, false, NULL, text_jsonl_row, NULL},
-    {"line", "one value per line", 0, false, text_line_begin, text_line_row, NULL},
-    {"list", "values separated by |", '|', false, text_list_begin, text_list_row, NULL},
-    {"markdown", "a Markdown table", 0, true, box_begin, box_row, box_markdown_end},
-    {"html", "an HTML table", 0, false, text_html_begin, text_html_row, text_html_end},
-    {"insert", "INSERT statements", 0, false, NULL, text_insert_row, NULL},
+    {"csv", "comma-separated values", ',', false, false, text_csv_begin, text_csv_row, NULL},
+    {"tsv", "tab-separated values", '\t', false, false, text_csv_begin, text_csv_row, NULL},
+    {"json", "one array of objects", 0, false, false, NULL, text_json_row, text_json_end},
+    {"jsonl", "one object per line", 0, false, false, NULL, text_jsonl_row, NULL},
+    {"line", "one value per line", 0, false, true, text_line_begin, text_line_row, NULL},
+    {"list", "values separated by |", '|', false, false, text_list_begin, text_list_row, NULL},
+    {"markdown", "a Markdown table", 0, true, false, box_begin, box_row, box_markdown_end},
+    {"html", "an HTML table", 0, false, false, text_html_begin, text_html_row, text_html_end},
+    {"insert", "INSERT statements", 0, false, false, NULL, text_insert_row, NULL},
 };
 
 const format_mode *format_modes(size_t *count) {
@@ -31,9 +31,9 @@ const format_mode *format_modes(size_t *count) {
 static const struct {
     const char *alias, *name;
 } aliases[] = {
-    {"ndjson", "jsonl"},  {"jsonlines", "jsonl"}, {"tabs", "tsv"},   {"md", "markdown"},
-    {"vertical", "line"}, {"table", "box"},       {"column", "box"}, {"duckbox", "box"},
-    {"aligned", "box"},   {"quote", "insert"},
+    {"ndjson", "jsonl"},  {"jsonlines", "jsonl"}, {"tabs", "tsv"},     {"md", "markdown"},
+    {"vertical", "line"}, {"table", "box"},       {"column", "box"},   {"duckbox", "box"},
+    {"aligned", "box"},   {"wrapped", "box"},     {"quote", "insert"},
 };
 
 const format_mode *format_mode_find(const char *name) {
@@ -109,11 +109,15 @@ static bool is_c1_control(str text, size_t i) {
 }
 
 void format_visible(buf *out, str text, bool utf8) {
+    format_visible_but(out, text, "", utf8);
+}
+
+void format_visible_but(buf *out, str text, const char *kept, bool utf8) {
     size_t plain = 0;
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
         bool second = is_c1_control(text, i);
-        if (c >= 0x20 && c != 0x7f && !second)
+        if ((c >= 0x20 && c != 0x7f && !second) || (c && strchr(kept, c)))
             continue;
         buf_append(out, text.p + plain, i - plain);
         i += second;
@@ -178,17 +182,6 @@ void format_columns(buf *out, const char *const *texts, const style *styles, int
         }
         buf_append_char(out, '\n');
     }
-}
-
-str format_wrap(str *text, int columns) {
-    size_t fits = utf8_fit(*text, columns), n = fits;
-    while (n > 0 && n < text->n && text->p[n] != ' ')
-        n--;
-    n = n > 0 ? n : BASE_MAX(fits, (size_t)1);
-    str line = {text->p, n};
-    n += n < text->n && text->p[n] == ' ';
-    *text = (str){text->p + n, text->n - n};
-    return line;
 }
 
 void format_entry(buf *out, str left, int indent, str text, int columns) {

@@ -2,11 +2,12 @@
  * format_box.c - modes box and markdown, which keep all rows because column widths depend on every
  * cell.
  *
- *   chunk.cells [rows][ncols]   each cell's text, control characters made visible, and its width
+ *   chunk.cells [rows][ncols]   each cell's text and its width
  *
  * Invariant: every line of a box has the same width, as utf8_width counts it. A result too wide to
- * leave each text column MIN_TEXT columns is shown vertically, one value per line.
+ * leave each text column MIN_TEXT columns is shown as records, one field below the other.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +15,16 @@
 
 enum { MIN_TEXT = 8, ROWS_PER_CHUNK = 256, BOX_HEAP_BYTES = 64 << 20 };
 
+/* By default a box wraps if a text column narrower than NARROW cuts texts: what is left of them is
+ * then less than a thought. A cell gets LEAST_LINES lines, with NARROW columns about a line of the
+ * screen, and more if there are few rows: all together about ALL_LINES. After --wrap it gets what it
+ * needs. A record view with less than MIN_VALUE columns for values has them below the names. */
+enum { NARROW = 20, LEAST_LINES = 4, ALL_LINES = 40, MIN_VALUE = 10 };
+
 typedef struct cell {
-    str text;
-    int width;
-    bool null;
+    str text;  /* control characters made visible, except line feeds */
+    int width; /* as one line; after --wrap: of the widest line */
+    style look;
 } cell;
 
 typedef struct chunk chunk;
@@ -33,6 +40,8 @@ typedef struct box_state {
     int *width;  /* [ncols] widest cell or heading; after fit(), the width drawn */
     int *data;   /* [ncols] widest cell, without the heading */
     bool *right; /* [ncols] whether the column is right-aligned */
+    int lines;   /* most lines of a cell; the last one is cut */
+    bool wraps;  /* a cell needs more than one line */
 } box_state;
 
 /* The characters of a box. Each horizontal rule has a left end, a crossing and a right end. */
@@ -64,16 +73,29 @@ static bool is_markdown(const format *f) {
     return f->mode->end == box_markdown_end;
 }
 
+static bool has_lines(str text) {
+    return text.n > 0 && memchr(text.p, '\n', text.n) != NULL;
+}
+
+static int widest_line(str text) {
+    int widest = 0;
+    while (text.n) {
+        int width = utf8_width(str_split_next(&text, '\n'));
+        widest = BASE_MAX(widest, width);
+    }
+    return widest;
+}
+
 /* Makes a cell of a text. `shown` is a scratch buffer. */
-static cell make_cell(format *f, str text, buf *shown) {
+static cell make_cell(format *f, str text, const char *kept, buf *shown) {
     cell made = {0};
     buf_clear(shown);
     if (is_markdown(f))
         markdown_text(shown, text);
     else
-        format_visible(shown, text, f->options.utf8);
+        format_visible_but(shown, text, kept, f->options.utf8);
     made.text = str_copy(f->mem, buf_str(shown));
-    made.width = utf8_width(made.text);
+    made.width = f->options.wrap == WRAP_ON ? widest_line(made.text) : utf8_width(made.text);
     return made;
 }
 
@@ -86,7 +108,8 @@ void box_begin(format *f) {
     s->right = ARENA_ARRAY(f->mem, bool, f->ncols + 1);
     buf shown = {0};
     for (int i = 0; i < f->ncols; i++) {
-        s->heads[i] = make_cell(f, str_from(f->names[i]), &shown);
+        s->heads[i] = make_cell(f, str_from(f->names[i]), "", &shown);
+        s->heads[i].look = STYLE_BOLD;
         s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
         bool headless =
             f->options.no_headers && !is_markdown(f); /* Markdown tables need a heading */
@@ -123,8 +146,9 @@ void box_row(format *f, const batch *b, int row) {
         value v = column_get(&b->cols[i], row);
         buf_clear(&raw);
         format_cell(f, &raw, v);
-        cells[i] = make_cell(f, buf_str(&raw), &shown);
-        cells[i].null = v.type == TYPE_NULL;
+        cells[i] = make_cell(f, buf_str(&raw), "\n", &shown);
+        cells[i].look = v.type == TYPE_NULL ? STYLE_DIM : STYLE_PLAIN;
+        s->wraps |= f->options.wrap == WRAP_ON && has_lines(cells[i].text);
         s->width[i] = BASE_MAX(s->width[i], cells[i].width);
         s->data[i] = BASE_MAX(s->data[i], cells[i].width);
     }
@@ -212,13 +236,8 @@ static int asked_width(const format *f, int i) {
 }
 
 /* Sets s->width. False: the screen is too narrow for a table. */
-static bool fit(format *f) {
+static bool fit_columns(format *f) {
     box_state *s = f->state;
-    for (int i = 0; i < f->ncols; i++)
-        if (asked_width(f, i)) {
-            s->width[i] = s->data[i] = asked_width(f, i);
-            s->right[i] |= f->options.widths[i] < 0;
-        }
     int room = f->options.width - bar_columns(f);
     if (f->options.width == 0 || total_width(f, s->width) <= room)
         return true;
@@ -235,6 +254,40 @@ static bool fit(format *f) {
     room = widen(f, width, s->data, room);
     widen(f, width, s->width, room);
     s->width = width;
+    return true;
+}
+
+/* Returns the most lines of a cell, in a box that cuts texts in narrow columns, or does not. */
+static int lines_allowed(const format *f, bool narrow) {
+    if (f->options.wrap == WRAP_ON)
+        return INT_MAX;
+    if (f->options.wrap == WRAP_OFF || !narrow)
+        return 1;
+    int rows = (int)BASE_MIN(f->rows_kept, (uint64_t)ALL_LINES);
+    return BASE_MAX(ALL_LINES / BASE_MAX(rows, 1), LEAST_LINES);
+}
+
+/* Sets s->width, s->lines and s->wraps. False: the screen is too narrow for a table. */
+static bool fit(format *f) {
+    box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++) {
+        if (!asked_width(f, i))
+            continue;
+        s->wraps |= f->options.wrap == WRAP_ON && s->data[i] > asked_width(f, i);
+        s->width[i] = s->data[i] = asked_width(f, i);
+        s->right[i] |= f->options.widths[i] < 0;
+    }
+    if (!fit_columns(f)) {
+        s->lines = f->options.wrap == WRAP_OFF ? 1 : INT_MAX;
+        return false;
+    }
+    bool cut = false, narrow = false; /* whether one-line cells are cut, and some to < NARROW */
+    for (int i = 0; i < f->ncols; i++) {
+        cut |= s->data[i] > s->width[i];
+        narrow |= s->data[i] > s->width[i] && s->width[i] < NARROW;
+    }
+    s->lines = lines_allowed(f, narrow);
+    s->wraps |= s->lines > 1 && cut;
     return true;
 }
 
@@ -255,7 +308,7 @@ static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
     buf_append_char(f->out, '\n');
 }
 
-/* Draws one cell. Returns true if its text was cut. */
+/* Draws a line of a cell, with symbols for line feeds. Returns true if the text was cut. */
 static bool draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
                       style st) {
     bool cut = width > room;
@@ -266,7 +319,7 @@ static bool draw_cell(format *f, const frame *fr, str text, int width, int room,
     if (right)
         format_pad(f->out, room - width);
     buf_append_c(f->out, style_on(f->options.color, st));
-    buf_append_str(f->out, text);
+    format_visible(f->out, text, f->options.utf8);
     buf_append_c(f->out, style_off(f->options.color, st));
     if (cut)
         style_append(f->out, f->options.color, STYLE_DIM, fr->more);
@@ -281,60 +334,105 @@ static void draw_bar(format *f, const frame *fr, const char *before, const char 
     buf_append_c(f->out, after);
 }
 
-static void draw_heads(format *f, const frame *fr) {
-    const box_state *s = f->state;
-    for (int i = 0; i < f->ncols; i++) {
-        draw_bar(f, fr, i ? " " : "", " ");
-        draw_cell(f, fr, s->heads[i].text, s->heads[i].width, s->width[i], s->right[i], STYLE_BOLD);
+/* How a row is drawn: a row of the box, or a name and its value in a record view. */
+typedef struct shape {
+    int n;             /* cells */
+    const int *width;  /* [n] */
+    const bool *right; /* [n] */
+    int lines;         /* as in box_state */
+    bool framed;       /* bars also at both ends, else only between cells */
+} shape;
+
+/* Draws a row of cells, with as many lines as the longest of them needs. Returns true if a text was
+ * cut. */
+static bool draw_row(format *f, const frame *fr, const shape *as, const cell *cells) {
+    str *rest = mem_alloc(sizeof *rest * (size_t)BASE_MAX(as->n, 1));
+    bool cut = false, more = true;
+    for (int i = 0; i < as->n; i++)
+        rest[i] = cells[i].text;
+    for (int line = 1; more; line++) {
+        more = false;
+        for (int i = 0; i < as->n; i++) {
+            bool last = line == as->lines;
+            str text = last ? rest[i] : format_wrap(&rest[i], as->width[i]);
+            int width = as->lines == 1 ? cells[i].width : utf8_width(text);
+            int room = as->width[i];
+            if (i + 1 == as->n && !as->framed && !as->right[i])
+                room = BASE_MIN(room, BASE_MAX(width, 1)); /* no blanks at the end */
+            if (i || as->framed)
+                draw_bar(f, fr, i ? " " : "", " ");
+            cut |= draw_cell(f, fr, text, width, room, as->right[i], cells[i].look);
+            more |= !last && rest[i].n > 0;
+        }
+        if (as->framed)
+            draw_bar(f, fr, " ", "");
+        buf_append_char(f->out, '\n');
+        more = more && format_drain(f);
     }
-    draw_bar(f, fr, " ", "\n");
+    free(rest);
+    return cut;
+}
+
+static void draw_heads(format *f, const frame *fr, const shape *as) {
+    const box_state *s = f->state;
+    draw_row(f, fr, as, s->heads);
     if (!f->options.types_row)
         return;
+    cell *kinds = ARENA_ARRAY(f->mem, cell, f->ncols);
     for (int i = 0; i < f->ncols; i++) {
-        draw_bar(f, fr, i ? " " : "", " ");
-        str text = str_from(type_name(f->types[i]));
-        draw_cell(f, fr, text, (int)text.n, s->width[i], s->right[i], STYLE_DIM);
+        kinds[i].text = str_from(type_name(f->types[i]));
+        kinds[i].width = (int)kinds[i].text.n;
+        kinds[i].look = STYLE_DIM;
     }
-    draw_bar(f, fr, " ", "\n");
+    draw_row(f, fr, as, kinds);
 }
 
-static void draw_row(format *f, const frame *fr, const cell *cells) {
+static void draw_table(format *f, const frame *fr) {
     const box_state *s = f->state;
-    for (int i = 0; i < f->ncols; i++) {
-        draw_bar(f, fr, i ? " " : "", " ");
-        f->cut |= draw_cell(f, fr, cells[i].text, cells[i].width, s->width[i], s->right[i],
-                            cells[i].null ? STYLE_DIM : STYLE_PLAIN);
+    shape as = {f->ncols, s->width, s->right, s->lines, true};
+    draw_rule(f, fr, fr->top);
+    if (!f->options.no_headers) {
+        draw_heads(f, fr, &as);
+        draw_rule(f, fr, fr->middle);
     }
-    draw_bar(f, fr, " ", "\n");
+    bool first = true;
+    for (const chunk *c = s->first; c; c = c->next) {
+        for (int r = 0; r < c->rows && format_drain(f); r++, first = false) {
+            if (s->wraps && !first)
+                draw_rule(f, fr, fr->middle);
+            f->cut |= draw_row(f, fr, &as, &c->cells[r * f->ncols]);
+        }
+    }
+    draw_rule(f, fr, fr->bottom);
 }
 
-/* Draws one value per line, cut to the screen, in place of a table that is too wide. */
-static void draw_vertical(format *f, const frame *fr) {
+/* Draws each row as a record, in place of a table that is too wide. */
+static void draw_records(format *f, const frame *fr) {
     const box_state *s = f->state;
-    int names = 0;
+    int screen = BASE_MAX(f->options.width, 1), names = 0;
     for (int i = 0; i < f->ncols; i++)
         names = BASE_MAX(names, s->heads[i].width);
-    names = BASE_MIN(names, BASE_MAX(f->options.width / 3, 1));
-    int room = BASE_MAX(f->options.width - names - 3, 1);
+    names = BASE_MIN(names, BASE_MAX(screen / 3, 1));
+    const int widths[] = {names, BASE_MAX(screen - names - 3, 1)};
+    const bool right[] = {true, false};
+    shape beside = {2, widths, right, s->lines, false};
+    shape below = {1, &screen, &right[1], s->lines, false};
+    bool narrow = s->lines > 1 && widths[1] < MIN_VALUE;
     uint64_t row = 0;
     for (const chunk *c = s->first; c; c = c->next) {
         for (int r = 0; r < c->rows && format_drain(f); r++) {
             buf title = {0};
             buf_printf(&title, "%s row %llu ", fr->line, (unsigned long long)++row);
-            for (int w = utf8_width(buf_str(&title)); w < f->options.width; w++)
+            for (int w = utf8_width(buf_str(&title)); w < screen; w++)
                 buf_append_c(&title, fr->line);
             style_append(f->out, f->options.color, STYLE_DIM, title.p);
             buf_append_char(f->out, '\n');
             buf_free(&title);
-            for (int i = 0; i < f->ncols; i++) {
-                const cell *one = &c->cells[r * f->ncols + i];
-                const cell *head = &s->heads[i];
-                draw_cell(f, fr, head->text, head->width, names, true, STYLE_BOLD);
-                draw_bar(f, fr, " ", " ");
-                f->cut |=
-                    draw_cell(f, fr, one->text, one->width, BASE_MIN(room, BASE_MAX(one->width, 1)),
-                              false, one->null ? STYLE_DIM : STYLE_PLAIN);
-                buf_append_char(f->out, '\n');
+            for (int i = 0; i < f->ncols && !f->stopped; i++) {
+                cell pair[] = {s->heads[i], c->cells[r * f->ncols + i]};
+                if (narrow)
+                    draw_row(f, fr, &below, &pair[0]);
+                f->cut |= draw_row(f, fr, narrow ? &below : &beside, &pair[narrow]);
             }
         }
     }
@@ -353,22 +451,11 @@ static void draw_more(format *f, const frame *fr) {
 }
 
 void box_end(format *f) {
-    const box_state *s = f->state;
     const frame *fr = f->options.utf8 ? &frame_utf8 : &frame_ascii;
-    if (!fit(f)) {
-        draw_vertical(f, fr);
-        draw_more(f, fr);
-        return;
-    }
-    draw_rule(f, fr, fr->top);
-    if (!f->options.no_headers) {
-        draw_heads(f, fr);
-        draw_rule(f, fr, fr->middle);
-    }
-    for (const chunk *c = s->first; c; c = c->next)
-        for (int r = 0; r < c->rows && format_drain(f); r++)
-            draw_row(f, fr, &c->cells[r * f->ncols]);
-    draw_rule(f, fr, fr->bottom);
+    if (fit(f))
+        draw_table(f, fr);
+    else
+        draw_records(f, fr);
     draw_more(f, fr);
 }
 

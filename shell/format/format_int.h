@@ -8,17 +8,22 @@
 
 #include "term/term_int.h"
 
+/* Whether texts wider than their column go on in further lines. By default they do in the record
+ * view, and in a box in which a text column would be cut to less than 20 columns. */
+typedef enum format_wrapping { WRAP_AUTO, WRAP_ON, WRAP_OFF } format_wrapping;
+
 typedef struct format_options {
     const char *null_text;    /* the text shown for NULL; if NULL: the mode's default */
     const char *insert_table; /* table name in mode insert; NULL: "t" */
-    int width;                /* terminal columns that a box must fit; 0: unlimited */
-    uint64_t max_rows;        /* rows that a box shows; 0: all */
+    int width;                /* columns that a box and records must fit; 0: unlimited */
+    format_wrapping wrap;
+    uint64_t max_rows; /* rows that a box shows; 0: all */
     bool no_headers, types_row, color, utf8;
     /* the widths that .width sets, by result column; 0: by content; negative: right-aligned */
     const int *widths;
     int nwidths;
     workmem *space; /* accounts for rows that a mode keeps; NULL: not counted */
-    /* Modes that read all rows before they draw call this before they draw each row, to empty
+    /* Modes that read all rows before they draw call this before they draw each row or line of one, to empty
      * `out`. False: stop drawing. May be NULL. */
     bool (*drain)(void *ctx);
     void *drain_ctx;
@@ -31,6 +36,7 @@ typedef struct format_mode {
     const char *name, *help;
     char delimiter; /* csv, tsv, list: between values; else 0 */
     bool needs_all; /* writes nothing before the last row is read */
+    bool wraps;     /* heeds options.wrap */
     void (*begin)(format *f);
     void (*row)(format *f, const batch *b, int row);
     void (*end)(format *f);
@@ -66,18 +72,25 @@ void format_free(format *f); /* after format_end, or instead of it */
 void format_cell(const format *f, buf *out, value v);
 /* Appends text, each control character replaced by a visible character one column wide. */
 void format_visible(buf *out, str text, bool utf8);
+/* Does the same, but keeps the control characters that `kept` has. */
+void format_visible_but(buf *out, str text, const char *kept, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
 /* Appends n texts in as many columns as fit the screen, in order down each column. columns = 0: one
  * text per line. `styles`: the style of each text; may be NULL. */
 void format_columns(buf *out, const char *const *texts, const style *styles, int n, int columns);
-/* Removes the next line of at most `columns` from the text and returns it. The line ends at a blank
- * if possible. */
-str format_wrap(str *text, int columns);
 /* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to
  * `columns` (0: not wrapped). If fewer than 20 columns remain for `text`, it starts a new line. */
 void format_entry(buf *out, str left, int indent, str text, int columns);
 void format_count(buf *out, uint64_t n); /* with commas in any locale: 54,432 */
+
+/* Removes the next line of at most `columns` from the text and returns it, without blanks at its
+ * end. A line ends at a line feed, at a blank, or beside a wide character; a word is broken only if
+ * it is wider than a line. One cluster that is wider than `columns` is a line. (format_wrap.c) */
+str format_wrap(str *text, int columns);
+/* Appends the text in lines of at most `columns`, with `indent` blanks before each but the first,
+ * and no line feed at the end. Tabs become blanks, to the next multiple of 8. */
+void format_wrapped(buf *out, str text, int columns, int indent);
 /* Appends an EXPLAIN plan with its lines wrapped to `columns` (0: not wrapped). (format_plan.c) */
 void format_plan(buf *out, str text, int columns, bool utf8);
 

@@ -113,19 +113,6 @@ void text_jsonl_row(format *f, const batch *b, int row) {
     end_line(f);
 }
 
-/* Keeps line breaks and tabs; makes other control characters visible. */
-static void line_text(format *f, str text) {
-    size_t plain = 0;
-    for (size_t i = 0; i <= text.n; i++) {
-        if (i < text.n && text.p[i] != '\n' && text.p[i] != '\t')
-            continue;
-        format_visible(f->out, (str){text.p + plain, i - plain}, f->options.utf8);
-        if (i < text.n)
-            buf_append_char(f->out, text.p[i]);
-        plain = i + 1;
-    }
-}
-
 /* ---- line ------------------------------------------------------------------------------------ */
 
 /* Makes control characters in column names visible: names may come from a file's header. */
@@ -142,28 +129,42 @@ void text_line_begin(format *f) {
     f->state = shown;
 }
 
+/* The lines of a wrapped value begin below the first one's start; LEAST columns are needed for that,
+ * else they begin at column BELOW of the line after the name. */
 void text_line_row(format *f, const batch *b, int row) {
+    enum { LEAST = 20, BELOW = 4 };
     const str *names = f->state;
     int width = 0;
     for (int i = 0; i < f->ncols; i++)
         width = BASE_MAX(width, utf8_width(names[i]));
+    bool wrap = f->options.width > 0 && f->options.wrap != WRAP_OFF;
+    bool below = wrap && f->options.width - width - 3 < LEAST;
+    int indent = below ? BELOW : width + 3;
+    buf text = {0};
     if (f->rows)
         end_line(f);
     for (int i = 0; i < f->ncols; i++) {
         value v = column_get(&b->cols[i], row);
-        format_pad(f->out, width - utf8_width(names[i]));
+        buf_clear(&text);
+        if (v.type == TYPE_TEXT)
+            format_visible_but(&text, v.s, "\n\t", f->options.utf8);
+        else
+            format_cell(f, &text, v);
+        format_pad(f->out, below ? 0 : width - utf8_width(names[i]));
         buf_append_c(f->out, style_on(f->options.color, STYLE_BOLD));
         buf_append_str(f->out, names[i]);
         buf_append_c(f->out, style_off(f->options.color, STYLE_BOLD));
-        buf_append_c(f->out, " = ");
+        buf_append_c(f->out, below ? " =\n" : " = ");
+        format_pad(f->out, below ? BELOW : 0);
         buf_append_c(f->out, style_on(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
-        if (v.type == TYPE_TEXT)
-            line_text(f, v.s);
+        if (wrap)
+            format_wrapped(f->out, buf_str(&text), f->options.width - indent, indent);
         else
-            format_cell(f, f->out, v);
+            buf_append_str(f->out, buf_str(&text));
         buf_append_c(f->out, style_off(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
         end_line(f);
     }
+    buf_free(&text);
 }
 
 /* ---- html ------------------------------------------------------------------------------------ */

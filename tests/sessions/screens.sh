@@ -313,6 +313,56 @@ start 40 10 s.kvasir
 enter 'SELECT name, year, name, year, name, year, name FROM movies WHERE id = 1;'
 see '^─ row 1 ─*$'
 
+check 'long texts at 80x24: cut in one line, after --wrap in full, with a rule between rows'
+cat >"$work/films.sql" <<'END'
+CREATE TABLE films(id INTEGER PRIMARY KEY, title TEXT, synopsis TEXT, note TEXT);
+INSERT INTO films VALUES (1, 'Tokyo Story', '老夫婦が東京の子供たちを訪ねるが、忙しい子供たちは両親の相手をする暇がない。', 'by Ozu'),
+(2, 'The Salt Road', 'In a drought that has lasted eleven years, a retired surveyor is asked to walk the old salt road.', NULL);
+END
+"$kvasir" "$work/s.kvasir" -f "$work/films.sql" || fail 'no films'
+start 80 24 s.kvasir
+enter 'SELECT * FROM films;'
+see '│  1 │ Tokyo Story   │ 老夫婦が東京の子供たちを訪ねるが、忙しい子供…  │ by Ozu │'
+see '│  2 │ The Salt Road │ In a drought that has lasted eleven years, a … │ NULL   │'
+see '^2 rows, cells cut off; .mode box --wrap shows them in full'
+enter '.mode box --wrap'
+enter 'SELECT * FROM films;'
+see '│  1 │ Tokyo Story   │ 老夫婦が東京の子供たちを訪ねるが、忙しい子供た │ by Ozu │'
+see '│    │               │ ちは両親の相手をする暇がない。                 │        │'
+[ "$(screen | grep -c '^├────┼')" = 3 ] || fail 'no rule between rows'
+see '│    │               │ retired surveyor is asked to walk the old salt │        │'
+see '^2 rows$'
+
+check 'Ctrl-C stops the drawing of a long cell'
+enter "SELECT repeat('word ', 8000000) AS t;"
+see '│ word word'
+key C-c
+see '^stopped$'
+enter 'SELECT 44 AS answer;'
+see '│     44 │'
+
+check 'long texts at 40x10: wrapped where a column is narrow, in records'
+start 40 10 s.kvasir
+enter 'SELECT * FROM films WHERE id = 2;'
+see '│    │               │ surveyor │      │'
+see '│    │               │ road.    │      │'
+see '^1 row$'
+enter '.mode box --no-wrap'
+enter 'SELECT * FROM films WHERE id = 2;'
+see '│  2 │ The Salt Road │ In a dr… │ NULL │'
+enter '.mode line'
+enter 'SELECT * FROM films WHERE id = 1;'
+see '^synopsis = 老夫婦が東京の子供たちを訪ね$'
+see '^           るが、忙しい子供たちは両親の$'
+see '^           相手をする暇がない。$'
+
+check 'long texts at 10x10'
+start 10 10 s.kvasir
+enter 'SELECT title FROM films WHERE id = 2;'
+see '^─ row 1 ──$'
+see '^The Salt$'
+see '^Road$'
+
 check 'NO_COLOR and TERM=dumb'
 environment='NO_COLOR=1'
 start 80 24 s.kvasir

@@ -1,6 +1,6 @@
 /*
- * Tests of the output modes with all types: wide characters, fitting, truncation, quoting, output for
- * programs.
+ * Tests of the output modes with all types: wide characters, fitting, wrapping, truncation, quoting,
+ * output for programs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,7 +98,7 @@ static char *render_films(int width, int ncols) {
     }
     b.rows = FILMS;
     buf_clear(&out);
-    format_options options = {.utf8 = true, .width = width};
+    format_options options = {.utf8 = true, .width = width, .wrap = WRAP_OFF};
     format_begin(&f, format_mode_find("box"), &options, ncols, heads, kinds, &out);
     format_rows(&f, &b);
     format_end(&f);
@@ -187,15 +187,17 @@ static void test_names(void **state) {
         const char *mode, *text;
         int width;
         bool no_headers;
+        format_wrapping wrap;
     } known[] = {
         {"box",
          "┌─────┬──────────┐\n│ a␊b │ ␛[31mred │\n├─────┼──────────┤\n"
          "│   1 │ x        │\n└─────┴──────────┘\n",
-         80, false},
-        {"box", "─ row 1 ─\na␊b │ 1\n␛[… │ x\n", 9, false},
-        {"line", "     a␊b = 1\n␛[31mred = x\n", 0, false},
+         80, false, WRAP_AUTO},
+        {"box", "─ row 1 ─\na␊b │ 1\n␛[… │ x\n", 9, false, WRAP_OFF},
+        {"box", "─ row 1 ─\na␊b\n1\n␛[31mred\nx\n", 9, false, WRAP_AUTO},
+        {"line", "     a␊b = 1\n␛[31mred = x\n", 0, false, WRAP_AUTO},
         {"markdown", "| a<br>b | \033[31mred |\n|-------:|----------|\n|      1 | x        |\n", 0,
-         true},
+         true, WRAP_AUTO},
     };
     arena *mem = arena_new();
     batch b;
@@ -204,8 +206,10 @@ static void test_names(void **state) {
     column_set(&b.cols[1], mem, 1, 0, value_text(STR("x")));
     b.rows = 1;
     for (size_t i = 0; i < BASE_COUNT(known); i++) {
-        format_options options = {
-            .utf8 = true, .width = known[i].width, .no_headers = known[i].no_headers};
+        format_options options = {.utf8 = true,
+                                  .width = known[i].width,
+                                  .no_headers = known[i].no_headers,
+                                  .wrap = known[i].wrap};
         buf out = {0};
         format f;
         format_begin(&f, format_mode_find(known[i].mode), &options, 2, odd, kinds, &out);
@@ -294,8 +298,8 @@ static void test_draining(void **state) {
     (void)state;
     static const struct {
         const char *mode;
-        int width;
-    } cases[] = {{"box", 0}, {"box", 24}, {"markdown", 0}};
+        int width, lines; /* lines: rows, and further lines of their cells */
+    } cases[] = {{"box", 0, ROWS}, {"box", 24, ROWS + 1}, {"markdown", 0, ROWS}};
     enum { BATCHES = 300, FEW_ROWS_BYTES = 1000 };
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         const char *mode = cases[i].mode;
@@ -304,7 +308,7 @@ static void test_draining(void **state) {
         drained parts = draw(mode, width, BATCHES, 0, true);
         drained stopped = draw(mode, width, BATCHES, 5, true);
         assert_string_equal(parts.all.p, whole.all.p);
-        assert_int_equal(parts.calls, BATCHES * ROWS);
+        assert_int_equal(parts.calls, BATCHES * cases[i].lines);
         assert_in_range(parts.most, 1, FEW_ROWS_BYTES);
         assert_int_equal(stopped.calls, 5);
         assert_in_range(stopped.all.n, 1, whole.all.n / 10);
@@ -312,6 +316,187 @@ static void test_draining(void **state) {
         buf_free(&parts.all);
         buf_free(&stopped.all);
     }
+}
+
+/* ---- wrapping -------------------------------------------------------------------------------- */
+
+/* Returns the text's lines, joined by |. */
+static const char *wrapped(str text, int columns) {
+    static buf out;
+    buf_clear(&out);
+    buf_append_c(&out, "");
+    do {
+        buf_append_str(&out, format_wrap(&text, columns));
+        buf_append_c(&out, text.n ? "|" : "");
+    } while (text.n);
+    return out.p;
+}
+
+static void test_wrap(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int columns;
+        const char *lines;
+    } cases[] = {
+        {"", 5, ""},
+        {"one two  three", 7, "one two|three"},
+        {"one two  three", 8, "one two|three"},
+        {"one two", 3, "one|two"},
+        {"a pneumonia b", 4, "a|pneu|moni|a b"}, /* a word wider than the line */
+        {"abc", 1, "a|b|c"},
+        {"  two blanks", 7, "  two|blanks"},
+        {"            x", 4, "|x"},
+        {"blanks at the end        ", 9, "blanks at|the end"},
+        {"a\n\n b\n", 9, "a|| b"},
+        {"aa\nbb cc", 4, "aa|bb|cc"},
+        /* between wide characters, but no closing mark at a start and no opening mark at an end */
+        {"東京物語", 4, "東京|物語"},
+        {"東京物語", 5, "東京|物語"},
+        {"東京物語。", 8, "東京物|語。"},
+        {"東京「物語」", 6, "東京|「物|語」"},
+        {"film 東京 (1953)", 8, "film 東|京|(1953)"},
+        {"東京", 1, "東|京"}, /* the caller cuts them */
+        {"東京　物語", 4, "東京|物語"},
+        /* clusters stay whole: combining marks, families, skin tones, flags */
+        {"e\u0301e\u0301e\u0301", 2, "e\u0301e\u0301|e\u0301"},
+        {"e\u0301\u0302\u0303x", 1, "e\u0301\u0302\u0303|x"},
+        {"\u0301", 1, "\u0301"},
+        {"👨‍👩‍👧‍👦👨‍👩‍👧‍👦", 3,
+         "👨‍👩‍👧‍👦|👨‍👩‍👧‍👦"},
+        {"👍🏽👍🏽 ok", 4, "👍🏽👍🏽|ok"},
+        {"🇯🇵🇫🇷", 2, "🇯🇵|🇫🇷"},
+        {"zero\u200bwidth", 6, "zero|width"},
+        {"no\u00a0break it", 8, "no\u00a0break|it"},
+    };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++)
+        assert_string_equal(wrapped(str_from(cases[i].text), cases[i].columns), cases[i].lines);
+}
+
+/* On any bytes: each call takes some, no line is wider than it may be, only blanks and line feeds
+ * are lost. */
+static void test_wrap_any_bytes(void **state) {
+    (void)state;
+    static const char *const parts[] = {" ",  "a",      "word",     "\n",   "語",
+                                        "。", "\u0301", "👍🏽", "\xff", "\xe6"};
+    unsigned seed = 1;
+    for (int round = 0; round < 3000; round++) {
+        buf text = {0}, kept = {0}, lines = {0};
+        for (int i = 0; i < round % 40; i++) {
+            seed = seed * 1103515245u + 12345u;
+            buf_append_c(&text, parts[(seed >> 16) % BASE_COUNT(parts)]);
+        }
+        int columns = 1 + round % 7;
+        for (str rest = buf_str(&text); rest.n;) {
+            size_t before = rest.n;
+            str line = format_wrap(&rest, columns);
+            assert_true(rest.n < before);
+            int first = 0;
+            size_t n = line.n ? utf8_cluster(line, &first) : 0;
+            assert_true(utf8_width(line) <= columns || n == line.n);
+            buf_append_str(&lines, line);
+        }
+        for (size_t i = 0; i < text.n; i++)
+            if (text.p[i] != ' ' && text.p[i] != '\n')
+                buf_append_char(&kept, text.p[i]);
+        size_t n = 0;
+        for (size_t i = 0; i < lines.n; i++)
+            if (lines.p[i] != ' ')
+                lines.p[n++] = lines.p[i];
+        lines.n = n;
+        assert_true(str_equal(buf_str(&lines), buf_str(&kept)));
+        buf_free(&text);
+        buf_free(&kept);
+        buf_free(&lines);
+    }
+}
+
+/* Formats rows of the same two texts. */
+static const char *draw_texts(const char *mode, format_options options, const char *title,
+                              const char *text, int rows) {
+    static const char *const heads[] = {"title", "text"};
+    static const value_type kinds[] = {TYPE_TEXT, TYPE_TEXT};
+    static buf out;
+    arena *mem = arena_new();
+    batch b;
+    format f;
+    batch_init(&b, mem, kinds, 2, rows);
+    for (int i = 0; i < rows; i++) {
+        column_set(&b.cols[0], mem, rows, i, value_text(str_from(title)));
+        column_set(&b.cols[1], mem, rows, i, value_text(str_from(text)));
+    }
+    b.rows = rows;
+    buf_clear(&out);
+    options.utf8 = true;
+    format_begin(&f, format_mode_find(mode), &options, 2, heads, kinds, &out);
+    format_rows(&f, &b);
+    format_end(&f);
+    arena_free(mem);
+    return out.p;
+}
+
+static void test_box_wraps(void **state) {
+    (void)state;
+    format_options narrow = {.width = 25, .wrap = WRAP_ON}, any = {.wrap = WRAP_ON};
+    assert_string_equal(draw_texts("box", narrow, "Tokyo Story", "東京物語 is a film\nby Ozu", 2),
+                        "┌───────────┬───────────┐\n"
+                        "│ title     │ text      │\n"
+                        "├───────────┼───────────┤\n"
+                        "│ Tokyo     │ 東京物語  │\n"
+                        "│ Story     │ is a film │\n"
+                        "│           │ by Ozu    │\n"
+                        "├───────────┼───────────┤\n"
+                        "│ Tokyo     │ 東京物語  │\n"
+                        "│ Story     │ is a film │\n"
+                        "│           │ by Ozu    │\n"
+                        "└───────────┴───────────┘\n");
+    /* What fits needs no rules; a line feed alone needs them. */
+    assert_non_null(strstr(draw_texts("box", any, "a", "b", 2), "│ a     │ b    │\n│ a "));
+    assert_non_null(
+        strstr(draw_texts("box", any, "a", "b\nc", 2), "│ a     │ b    │\n│       │ c    │\n├"));
+}
+
+/* By default a wide column is cut in one line, a narrow one wrapped: with few rows in full, with
+ * many in four lines. */
+static void test_box_wraps_where_narrow(void **state) {
+    (void)state;
+    enum { LONG = 200 };
+    char text[LONG + 1] = {0};
+    memset(text, 'x', LONG);
+    format_options wide = {.width = 60}, narrow = {.width = 24}, off = {.wrap = WRAP_OFF};
+    assert_non_null(strstr(draw_texts("box", wide, "a", text, 2), "xxx… │\n│ a "));
+    assert_null(strstr(draw_texts("box", narrow, "a", text, 2), "…"));
+    const char *row =
+        strstr(draw_texts("box", narrow, "a", text, 20), "│ a     │ xxxxxxxxxxxx │\n");
+    assert_non_null(row);
+    assert_non_null(strstr(row, "│       │ xxxxxxxxxxx… │\n├"));
+    int lines = 0;
+    for (const char *p = row; strncmp(p, "├", strlen("├")) != 0; p = strchr(p, '\n') + 1)
+        lines++;
+    assert_int_equal(lines, 4);
+    off.width = 24;
+    assert_non_null(strstr(draw_texts("box", off, "a", "x\ny\n", 2), "│ x␊y␊ │\n│ a "));
+}
+
+static void test_line_wraps(void **state) {
+    (void)state;
+    const char *text = "a synopsis of words\tand\n\ntabs";
+    format_options wide = {.width = 30}, narrow = {.width = 20},
+                   off = {.width = 20, .wrap = WRAP_OFF};
+    assert_string_equal(draw_texts("line", wide, "x", text, 1), "title = x\n"
+                                                                " text = a synopsis of words\n"
+                                                                "        and\n"
+                                                                "\n"
+                                                                "        tabs\n");
+    assert_string_equal(draw_texts("line", narrow, "x", text, 1), "title =\n"
+                                                                  "    x\n"
+                                                                  "text =\n"
+                                                                  "    a synopsis of\n"
+                                                                  "    words     and\n"
+                                                                  "\n"
+                                                                  "    tabs\n");
+    assert_string_equal(draw_texts("line", off, "x", text, 1),
+                        "title = x\n text = a synopsis of words\tand\n\ntabs\n");
 }
 
 static void test_counts(void **state) {
@@ -390,6 +575,11 @@ int main(void) {
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_draining),
+        cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_wrap_any_bytes),
+        cmocka_unit_test(test_box_wraps),
+        cmocka_unit_test(test_box_wraps_where_narrow),
+        cmocka_unit_test(test_line_wraps),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_entry),
         cmocka_unit_test(test_plan),
