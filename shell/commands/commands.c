@@ -82,7 +82,7 @@ static bool list_modes(shell *sh) {
         buf_printf(&out, "%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name,
                    modes[i].help);
     buf_append_c(&out,
-                 "  --wrap    box, line: long texts over several lines\n"
+                 "  --wrap    box, line: long texts over several lines; .schema, too\n"
                  "  --wrap=N  the same, in N columns\n"
                  "  --no-wrap one line each; default: wrap at a prompt, a box only if narrow\n");
     shell_print(sh, &out);

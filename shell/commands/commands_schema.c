@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,11 +134,22 @@ static bool chosen_by(const char *pattern, const db_object *o) {
     return matches(pattern, o->name) || (o->table != NULL && matches(pattern, o->table));
 }
 
-static void print_system(buf *out, const db_object *o) {
-    buf_printf(out, "-- %s (", o->name);
+static void print_system(buf *out, const db_object *o, int columns) {
+    enum { INDENT = 4 };
+    static const char mark[] = "-- ";
+    int room = columns ? columns - INDENT - (int)strlen(mark) : INT_MAX;
+    buf list = {0}, lines = {0};
+    buf_printf(&list, "%s (", o->name);
     for (int k = 0; k < o->ncolumns; k++)
-        buf_printf(out, "%s%s %s", k ? ", " : "", o->columns[k], type_name(o->types[k]));
-    buf_append_c(out, ")\n");
+        buf_printf(&list, "%s%s %s", k ? ", " : "", o->columns[k], type_name(o->types[k]));
+    buf_append_c(&list, ")");
+    format_wrapped(&lines, buf_str(&list), room, INDENT);
+    for (str rest = buf_str(&lines); rest.n;) {
+        str line = str_split_next(&rest, '\n');
+        buf_printf(out, "%s%.*s\n", mark, (int)line.n, line.p);
+    }
+    buf_free(&list);
+    buf_free(&lines);
 }
 
 bool cmd_schema(shell *sh, command_call *c) {
@@ -146,15 +158,18 @@ bool cmd_schema(shell *sh, command_call *c) {
     db_object *objects = shell_objects(sh, c->mem, &n);
     if (objects == NULL)
         return false;
+    int columns = sh->wrap == WRAP_OFF ? 0 : shell_wrap_columns(sh);
     buf out = {0};
     for (int i = 0; i < n; i++) {
         const db_object *o = &objects[i];
         if (!chosen_by(wanted, o))
             continue;
-        if (is_kind(o, "system") && wanted)
-            print_system(&out, o);
-        else if (*o->sql)
-            buf_printf(&out, "%s;\n", o->sql);
+        if (is_kind(o, "system") && wanted) {
+            print_system(&out, o, columns);
+        } else if (*o->sql) {
+            format_sql(&out, str_from(o->sql), columns ? BASE_MAX(columns - 1, 1) : 0);
+            buf_append_c(&out, ";\n");
+        }
         found++;
     }
     shell_print(sh, &out);

@@ -78,7 +78,7 @@ void shell_stopped(const shell *sh, const char *more);
 /* Returns the number of screen columns that results must fit; 0: no limit, in scripts or if results
  * go to a file. */
 int shell_columns(const shell *sh);
-/* Returns the number of columns that boxes and records must fit: shell_columns,
+/* Returns the number of columns that boxes, records and CREATE statements must fit: shell_columns,
  * and after .mode --wrap also in scripts and files; 0: no limit. */
 int shell_wrap_columns(const shell *sh);
 /* Writes a command's text to the output, in the pager if it is longer than the screen. Frees the

@@ -91,6 +91,10 @@ str format_wrap(str *text, int columns);
 /* Appends the text in lines of at most `columns`, with `indent` blanks before each but the first,
  * and no line feed at the end. Tabs become blanks, to the next multiple of 8. */
 void format_wrapped(buf *out, str text, int columns, int indent);
+/* Appends a CREATE statement, without a semicolon. If a line of it is wider than `columns` (0:
+ * unlimited), a table gets a line for each column and a view one for each clause; longer ones are
+ * wrapped between tokens. A text with a -- comment is not changed. (format_sql.c) */
+void format_sql(buf *out, str sql, int columns);
 /* Appends an EXPLAIN plan with its lines wrapped to `columns` (0: not wrapped). (format_plan.c) */
 void format_plan(buf *out, str text, int columns, bool utf8);
 

@@ -341,7 +341,7 @@ see '^stopped$'
 enter 'SELECT 44 AS answer;'
 see '│     44 │'
 
-check 'long texts at 40x10: wrapped where a column is narrow, in records'
+check 'long texts at 40x10: wrapped where a column is narrow, in records, in .schema'
 start 40 10 s.kvasir
 enter 'SELECT * FROM films WHERE id = 2;'
 see '│    │               │ surveyor │      │'
@@ -355,6 +355,12 @@ enter 'SELECT * FROM films WHERE id = 1;'
 see '^synopsis = 老夫婦が東京の子供たちを訪ね$'
 see '^           るが、忙しい子供たちは両親の$'
 see '^           相手をする暇がない。$'
+enter '.schema films'
+see '^    synopsis TEXT,$'
+see '^);$'
+screen -S -1 | sed -n '/^CREATE TABLE films/,/^);/p' >"$work/pasted.sql"
+"$kvasir" "$work/pasted.kvasir" -f "$work/pasted.sql" -c .schema >"$work/pasted" || fail 'not valid SQL'
+"$kvasir" "$work/s.kvasir" -c '.schema films' | cmp - "$work/pasted" || fail 'another table'
 
 check 'long texts at 10x10'
 start 10 10 s.kvasir

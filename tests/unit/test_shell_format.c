@@ -499,6 +499,54 @@ static void test_line_wraps(void **state) {
                         "title = x\n text = a synopsis of words\tand\n\ntabs\n");
 }
 
+/* A laid out statement has the tokens that it had, and fits where it can. */
+static void test_sql(void **state) {
+    (void)state;
+    static const struct {
+        const char *sql, *text;
+        int columns;
+    } cases[] = {
+        {"CREATE TABLE t (a INTEGER, b TEXT)", "CREATE TABLE t (a INTEGER, b TEXT)", 40},
+        {"CREATE TABLE t (a INTEGER, b TEXT)", "CREATE TABLE t (a INTEGER, b TEXT)", 0},
+        {"CREATE TABLE t (a INTEGER, b TEXT)", "CREATE TABLE t (\n    a INTEGER,\n    b TEXT\n)",
+         30},
+        {"CREATE TABLE \"a b\" (a TEXT CHECK (a IN ('x, y', 'zz')), UNIQUE (a, b))",
+         "CREATE TABLE \"a b\" (\n    a TEXT CHECK (a IN\n        ('x, y', 'zz')),\n"
+         "    UNIQUE (a, b)\n)",
+         28},
+        {"CREATE TABLE t (a TEXT DEFAULT ('line\nfeed'), b TEXT)",
+         "CREATE TABLE t (\n    a TEXT DEFAULT ('line\nfeed'),\n    b TEXT\n)", 30},
+        {"CREATE VIEW v AS SELECT a,b, upper('a long literal') FROM t WHERE a = 1 ORDER BY a",
+         "CREATE VIEW v AS\n    SELECT a,b,\n        upper('a long literal')\n    FROM t\n"
+         "    WHERE a = 1\n    ORDER BY a",
+         24},
+        {"CREATE VIEW v AS SELECT a -- what it is\nFROM a_table_with_a_long_name",
+         "CREATE VIEW v AS SELECT a -- what it is\nFROM a_table_with_a_long_name", 20},
+        {"CREATE VIEW v AS SELECT a\n FROM t", "CREATE VIEW v AS SELECT a\n FROM t", 25},
+        {"CREATE VIEW v AS SELECT a\n FROM t", "CREATE VIEW v AS\n    SELECT a\n    FROM t", 24},
+        {"CREATE INDEX i ON t (a, b)", "CREATE INDEX i ON t\n    (a, b)", 20},
+    };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        buf out = {0};
+        format_sql(&out, str_from(cases[i].sql), cases[i].columns);
+        assert_string_equal(out.p, cases[i].text);
+        str texts[] = {str_from(cases[i].sql), buf_str(&out)};
+        size_t at[2] = {0, 0}, n[2] = {1, 1};
+        while (n[0] > 0 || n[1] > 0) {
+            for (int k = 0; k < 2; k++) {
+                token_class class;
+                while ((n[k] = sql_token(texts[k], at[k], &class)) > 0 && class == TOKEN_BLANK)
+                    at[k] += n[k];
+            }
+            assert_true(
+                str_equal((str){texts[0].p + at[0], n[0]}, (str){texts[1].p + at[1], n[1]}));
+            at[0] += n[0];
+            at[1] += n[1];
+        }
+        buf_free(&out);
+    }
+}
+
 static void test_counts(void **state) {
     (void)state;
     static const struct {
@@ -580,6 +628,7 @@ int main(void) {
         cmocka_unit_test(test_box_wraps),
         cmocka_unit_test(test_box_wraps_where_narrow),
         cmocka_unit_test(test_line_wraps),
+        cmocka_unit_test(test_sql),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_entry),
         cmocka_unit_test(test_plan),
