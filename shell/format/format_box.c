@@ -18,8 +18,9 @@ enum { MIN_TEXT = 8, ROWS_PER_CHUNK = 256, BOX_HEAP_BYTES = 64 << 20 };
 /* By default a box wraps if a text column narrower than NARROW cuts texts: what is left of them is
  * then less than a thought. A cell gets LEAST_LINES lines, with NARROW columns about a line of the
  * screen, and more if there are few rows: all together about ALL_LINES. After --wrap it gets what it
- * needs. A record view with less than MIN_VALUE columns for values has them below the names. */
-enum { NARROW = 20, LEAST_LINES = 4, ALL_LINES = 40, MIN_VALUE = 10 };
+ * needs. Columns have WORD before longer ones get more. A record view with less than MIN_VALUE
+ * columns for values has them below the names. */
+enum { NARROW = 20, WORD = 12, LEAST_LINES = 4, ALL_LINES = 40, MIN_VALUE = 10 };
 
 typedef struct cell {
     str text;  /* control characters made visible, except line feeds */
@@ -167,6 +168,9 @@ void box_row(format *f, const batch *b, int row) {
  *      screen is full
  *   4. the width of the longest cells
  *   5. the width of headings
+ *
+ * If texts are wrapped, 3. gives full width up to 0.75 times an equal share, then WORD to each
+ * column, and 4. goes to the column whose longest cell needs most lines, so that rows stay low.
  */
 
 static int bar_columns(const format *f) {
@@ -209,9 +213,9 @@ static int widen(const format *f, int *width, const int *target, int room) {
     return room;
 }
 
-/* Gives columns their full target, the smallest target first, while the target is at most 1.5 times
- * an equal share of the room. Returns the unused room. */
-static int widen_to_target(const format *f, int *width, const int *target, int room) {
+/* Gives columns their full target, the smallest target first, while the target is at most `quarters`
+ * quarters of an equal share of the room. Returns the unused room. */
+static int widen_to_target(const format *f, int *width, const int *target, int room, int quarters) {
     for (;;) {
         int least = -1, open = 0, shared = room;
         for (int i = 0; i < f->ncols; i++) {
@@ -223,7 +227,7 @@ static int widen_to_target(const format *f, int *width, const int *target, int r
                 least = i;
         }
         if (least < 0 || target[least] - width[least] > room ||
-            target[least] * 2 * open > shared * 3)
+            target[least] * 4 * open > shared * quarters)
             return room;
         room -= target[least] - width[least];
         width[least] = target[least];
@@ -235,23 +239,43 @@ static int asked_width(const format *f, int i) {
     return i < f->options.nwidths ? abs(f->options.widths[i]) : 0;
 }
 
-/* Sets s->width. False: the screen is too narrow for a table. */
-static bool fit_columns(format *f) {
+/* Widens the column whose longest cell needs most lines by one, until none needs a second line or
+ * the room is used. Returns the unused room. */
+static int widen_tallest(const format *f, int *width, int room) {
+    const int *data = ((const box_state *)f->state)->data;
+    for (; room > 0; room--) {
+        int tallest = -1;
+        for (int i = 0; i < f->ncols; i++)
+            if (width[i] < data[i] && (tallest < 0 || (int64_t)data[i] * width[tallest] >
+                                                          (int64_t)data[tallest] * width[i]))
+                tallest = i;
+        if (tallest < 0)
+            break;
+        width[tallest]++;
+    }
+    return room;
+}
+
+/* Sets s->width, for cells that are wrapped or cut. False: the screen is too narrow for a table. */
+static bool fit_columns(format *f, bool wrap) {
     box_state *s = f->state;
     int room = f->options.width - bar_columns(f);
     if (f->options.width == 0 || total_width(f, s->width) <= room)
         return true;
     int *width = ARENA_ARRAY(f->mem, int, f->ncols), *usual = ARENA_ARRAY(f->mem, int, f->ncols);
+    int *word = ARENA_ARRAY(f->mem, int, f->ncols);
     for (int i = 0; i < f->ncols; i++) {
         int least = BASE_MIN(s->width[i], MIN_TEXT);
         width[i] = s->right[i] ? BASE_MAX(s->data[i], least) : least;
         usual[i] = asked_width(f, i) ? s->data[i] : usual_width(f, i, BASE_MAX(room, 0));
+        word[i] = BASE_MIN(usual[i], WORD);
     }
     room -= total_width(f, width);
     if (room < 0)
         return false;
-    room = widen(f, width, usual, widen_to_target(f, width, usual, room));
-    room = widen(f, width, s->data, room);
+    room = widen_to_target(f, width, usual, room, wrap ? 3 : 6);
+    room = widen(f, width, wrap ? word : usual, room);
+    room = wrap ? widen_tallest(f, width, room) : widen(f, width, s->data, room);
     widen(f, width, s->width, room);
     s->width = width;
     return true;
@@ -277,7 +301,8 @@ static bool fit(format *f) {
         s->width[i] = s->data[i] = asked_width(f, i);
         s->right[i] |= f->options.widths[i] < 0;
     }
-    if (!fit_columns(f)) {
+    int *whole = s->width;
+    if (!fit_columns(f, f->options.wrap == WRAP_ON)) {
         s->lines = f->options.wrap == WRAP_OFF ? 1 : INT_MAX;
         return false;
     }
@@ -287,6 +312,10 @@ static bool fit(format *f) {
         narrow |= s->data[i] > s->width[i] && s->width[i] < NARROW;
     }
     s->lines = lines_allowed(f, narrow);
+    if (f->options.wrap == WRAP_AUTO && s->lines > 1) {
+        s->width = whole;
+        fit_columns(f, true);
+    }
     s->wraps |= s->lines > 1 && cut;
     return true;
 }
