@@ -206,11 +206,5 @@ void format_entry(buf *out, str left, int indent, str text, int columns) {
 }
 
 void format_count(buf *out, uint64_t n) {
-    char digits[32];
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            buf_append_char(out, ',');
-        buf_append_char(out, digits[i]);
-    }
+    buf_append_count(out, n);
 }

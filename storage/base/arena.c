@@ -332,6 +332,16 @@ void buf_printf(buf *b, const char *format, ...) {
     va_end(again);
 }
 
+void buf_append_count(buf *b, uint64_t n) {
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            buf_append_char(b, ',');
+        buf_append_char(b, digits[i]);
+    }
+}
+
 void buf_append_bytes(buf *b, uint64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     double n = (double)bytes;
