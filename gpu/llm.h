@@ -293,6 +293,11 @@ void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered r
  * the prompt and its answer exceed the context or the KV memory; the message has the number of
  * tokens. */
 int llm_submit(llm_session *session, const llm_request *request, err *e);
+/* Returns the tokens that llm_submit would send: with BOS and with the tokens that all allowed
+ * answers begin with, without the fields that options.truncate removes. Valid until the next call
+ * on the session. NULL with *e set where llm_submit would fail. */
+const llm_token *llm_prompt_tokens(llm_session *session, const llm_request *request, int *count,
+                                   err *e);
 /* Runs at most one pass of the model and returns up to `capacity` finished answers in
  * `events`; *count may be 0 while work is left. *idle: no request is unanswered, and all
  * answers have been returned. ERR_CANCELLED: unanswered requests were dropped; finished answers are

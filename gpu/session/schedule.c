@@ -460,9 +460,7 @@ static request *next_in_tree(llm_session *s) {
     return node_take(node);
 }
 
-/* Writes the prompt's tokens, with BOS and the guide's prefix, to s->scratch. Returns their
- * number. */
-static int prompt_flatten(llm_session *s, const request *r) {
+int schedule_flatten(llm_session *s, const request *r) {
     ARRAY_RESERVE(s->scratch, r->prompt_tokens + 1, s->scratch_cap);
     int n = 0;
     if (r->raw != NULL) {
@@ -495,7 +493,7 @@ static uint64_t request_seed(const llm_session *s, const request *r) {
  * node, which is not shared. */
 static request *request_enter(llm_session *s) {
     request *r = list_pop(&s->queue);
-    int n = prompt_flatten(s, r);
+    int n = schedule_flatten(s, r);
     r->sample_seed = request_seed(s, r);
     r->end = s->options.reuse == LLM_REUSE_NONE
                  ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
@@ -537,7 +535,7 @@ static void request_isolate(llm_session *s, request *r) {
     answer_nodes_release(s, r);
     prefix_count(&s->tree, r->end, -1, 0, -1);
     prefix_prune(&s->tree, r->end, true, true);
-    int n = prompt_flatten(s, r);
+    int n = schedule_flatten(s, r);
     r->end = prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n);
     prefix_count(&s->tree, r->end, 1, 0, 1);
     request_restart(r);

@@ -310,8 +310,10 @@ static void guide_attach(request *r, llm_guide *guide) {
     r->segment_children = mem_zalloc(sizeof *r->segment_children * (size_t)(guide->nsegments + 1));
 }
 
-int llm_submit(llm_session *s, const llm_request *q, err *e) {
+/* Makes a request whose prompt fits; *out is NULL on failure. */
+static int request_new(llm_session *s, const llm_request *q, request **out, err *e) {
     request *r = mem_zalloc(sizeof *r);
+    *out = NULL;
     r->tag = q->tag;
     r->chat = q->after != NULL && q->after->chat;
     r->max_tokens =
@@ -333,10 +335,27 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     request_restart(r);
     int code = r->prompt_tokens > 0 ? fit_check(s, r, q->named, e)
                                     : err_set(e, ERR_LIMIT, "the prompt is empty");
-    if (code != 0) {
+    if (code != 0)
         request_free(r);
+    else
+        *out = r;
+    return code;
+}
+
+const llm_token *llm_prompt_tokens(llm_session *s, const llm_request *q, int *count, err *e) {
+    request *r;
+    if (request_new(s, q, &r, e) != 0)
+        return NULL;
+    *count = schedule_flatten(s, r);
+    request_free(r);
+    return s->scratch;
+}
+
+int llm_submit(llm_session *s, const llm_request *q, err *e) {
+    request *r;
+    int code = request_new(s, q, &r, e);
+    if (code != 0)
         return code;
-    }
     r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(request_answer_tokens(r), 1));
     s->figures.requests++;
     s->submitted_tokens += (uint64_t)r->prompt_tokens;

@@ -152,6 +152,9 @@ bool session_store_pays(const llm_session *s);
 void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_id *id);
 
 /* ---- schedule.c */
+/* Writes the prompt's tokens, with BOS and the guide's prefix, to s->scratch. Returns their
+ * number. */
+int schedule_flatten(llm_session *s, const request *r);
 /* Fills the pass: a row for each decoding sequence, then prompts in order. false: nothing could be
  * placed although work is left. */
 bool schedule_fill(llm_session *s);
