@@ -800,6 +800,8 @@ struct sql_stmt {
         bool tokens;  /* count the prompt tokens of each strategy without asking the model */
         bool json;    /* FORMAT JSON */
         bool rules;   /* print the tree after each planner rule that changes it */
+        bool prompt;  /* print the first prompts of each call, without asking the model */
+        bool tree;    /* print the prefix tree of all prompts, without asking the model */
         bool savings; /* estimate what each planner rule saves; set by exec */
     } explain;
     clear_what clear; /* CLEAR CACHE */

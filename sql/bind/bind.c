@@ -114,8 +114,9 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
 /* ---- other statements ------------------------------------------------------------------------ */
 
 static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
-    static const char *const names[] = {"ANALYZE", "TOKENS", "RULES", "FORMAT"};
-    bool *flags[] = {&s->explain.analyze, &s->explain.tokens, &s->explain.rules};
+    static const char *const names[] = {"ANALYZE", "TOKENS", "RULES", "PROMPT", "TREE", "FORMAT"};
+    bool *flags[] = {&s->explain.analyze, &s->explain.tokens, &s->explain.rules, &s->explain.prompt,
+                     &s->explain.tree};
     for (size_t i = 0; i < BASE_COUNT(flags); i++)
         if (str_equal_nocase(o->name.name, str_from(names[i])))
             return bind_switch(b, o, flags[i]);
@@ -128,8 +129,27 @@ static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
     }
     fail_ident(b, o->name, "EXPLAIN has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
     const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
-    err_hint(b->e, meant ? "did you mean %s?" : "options are ANALYZE, TOKENS, RULES, FORMAT JSON",
+    err_hint(b->e,
+             meant ? "did you mean %s?"
+                   : "options are ANALYZE, TOKENS, PROMPT, TREE, RULES, FORMAT JSON",
              meant);
+    return ERR_BIND;
+}
+
+/* PROMPT and TREE print prompts and no plan, so no other option goes with them. */
+static int check_explain_options(binder *b, const ast *a, const sql_stmt *s) {
+    int others = s->explain.analyze + s->explain.tokens + s->explain.rules + s->explain.json;
+    if (s->explain.prompt + s->explain.tree == 0 ||
+        s->explain.prompt + s->explain.tree + others == 1)
+        return 0;
+    const char *name = s->explain.prompt ? "PROMPT" : "TREE";
+    for (int i = 0; i < a->items.n; i++) {
+        const copy_option *o = a->items.items[i];
+        if (str_equal_nocase(o->name.name, str_from(name)))
+            fail_ident(b, o->name, "EXPLAIN (%s) cannot be combined with other options", name);
+    }
+    err_hint(b->e, s->explain.json ? "EXPLAIN (TOKENS, FORMAT JSON) has the token counts"
+                                   : "run EXPLAIN once for each");
     return ERR_BIND;
 }
 
@@ -141,6 +161,9 @@ static int bind_explain(binder *b, const ast *a, sql_stmt *s) {
         if (status)
             return status;
     }
+    int status = check_explain_options(b, a, s);
+    if (status)
+        return status;
     s->explain.stmt = ARENA_NEW(b->mem, sql_stmt);
     s->explain.stmt->text = s->text;
     return bind_stmt(b, a->inner, s->explain.stmt);
