@@ -74,8 +74,17 @@ int64_t stmt_changes(const stmt *s);
 stmt_kind stmt_what(const stmt *s);
 /* Warnings, separated by '\n'; "" for none. Valid from STMT_DONE or STMT_ERROR until stmt_free. */
 const char *stmt_notice(const stmt *s);
-/* Whether the result is plain text, to be shown without a table (EXPLAIN). */
-bool stmt_is_text(const stmt *s);
+/* A result that is one text, to be shown without a table (EXPLAIN). */
+typedef enum text_form {
+    TEXT_NONE,    /* the result is rows */
+    TEXT_PLAN,    /* lines with branches on the left, wrapped; or a JSON object */
+    TEXT_PROMPTS, /* EXPLAIN (PROMPT): lines as llm/llm_show.c says */
+    TEXT_TREE     /* EXPLAIN (TREE): lines that are cut at the screen's width */
+} text_form;
+text_form stmt_text_form(const stmt *s);
+static inline bool stmt_is_text(const stmt *s) {
+    return stmt_text_form(s) != TEXT_NONE;
+}
 
 enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
 

@@ -46,16 +46,25 @@ typedef struct run_counts {
     exec_summary summary;
 } run_counts;
 
+/* What EXPLAIN prints about prompts. */
+typedef enum show_what {
+    SHOW_NOTHING,
+    SHOW_PROMPTS, /* EXPLAIN (PROMPT) */
+    SHOW_TREE     /* EXPLAIN (TREE) */
+} show_what;
+
 struct exec_ctx {
     db *db;
     const sql_stmt *stmt;
     const plan *plan;
     const op_class *const *classes; /* the operator of each plan_kind */
     const settings *settings;
-    txn *txn;        /* NULL if the snapshot ended the transaction */
-    arena *mem;      /* lives as long as the statement */
-    workmem *space;  /* accounts for kept rows; NULL: not accounted */
-    bool count_only; /* EXPLAIN (TOKENS): LLM operators count prompts and pass every row */
+    txn *txn;       /* NULL if the snapshot ended the transaction */
+    arena *mem;     /* lives as long as the statement */
+    workmem *space; /* accounts for kept rows; NULL: not accounted */
+    /* EXPLAIN (TOKENS), (PROMPT) and (TREE): LLM operators count prompts and pass every row */
+    bool count_only;
+    show_what show; /* with count_only: keep the prompts instead of counting their tokens */
     const atomic_bool *cancel;
     const view_requests *view; /* the caller's requests; NULL: none */
     llm_runtime *llm;          /* NULL: the statement has no calls */

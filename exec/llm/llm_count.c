@@ -77,27 +77,29 @@ typedef struct counting {
     llm_figures before; /* the figures of run->session when they were last read */
 } counting;
 
-/* Sets x->session to the session of this engine. A session serves one engine; the KV of the
- * previous engine is lost, as in a run. */
-static int count_open(llm_sender *x, llm_engine *engine, err *e) {
-    counting *c = x->counting;
+int count_run_open(count_run *run, const exec_ctx *ctx, llm_engine *engine, llm_reuse reuse,
+                   err *e) {
     llm_session_options options;
-    int status = 0;
-    if (!c->run->asked) {
-        c->run->mem = arena_new_in(x->o->ctx->space);
-        c->run->asked = answer_memo_new(x->o->ctx->space, c->run->mem);
+    if (!run->asked) {
+        run->mem = arena_new_in(ctx->space);
+        run->asked = answer_memo_new(ctx->space, run->mem);
     }
-    if (!c->run->session || c->run->engine != engine) {
-        llm_session_free(c->run->session);
-        c->run->session = NULL;
-        c->run->engine = engine;
-        session_options(x->o->ctx, &options);
-        options.reuse = c->how->reuse;
-        options.count_only = true;
-        options.warm_only = false;
-        options.window = c->how->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
-        status = llm_session_new(engine, &options, &c->run->session, e);
-    }
+    if (run->session && run->engine == engine)
+        return 0;
+    llm_session_free(run->session);
+    run->session = NULL;
+    run->engine = engine;
+    session_options(ctx, &options);
+    options.reuse = reuse;
+    options.count_only = true;
+    options.warm_only = false;
+    options.window = reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
+    return llm_session_new(engine, &options, &run->session, e);
+}
+
+static int count_open(llm_sender *x, llm_engine *engine, err *e) {
+    counting *c = x->state;
+    int status = count_run_open(c->run, x->o->ctx, engine, c->how->reuse, e);
     x->session = c->run->session;
     if (status == 0)
         llm_session_figures(x->session, &c->before);
@@ -107,7 +109,7 @@ static int count_open(llm_sender *x, llm_engine *engine, err *e) {
 /* Marks the inputs of all rows. Late guards are ignored, since they read answers, and counting has
  * none. */
 static int count_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
-    counting *c = x->counting;
+    counting *c = x->state;
     uint64_t inputs, fresh;
     (void)e;
     llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
@@ -115,11 +117,9 @@ static int count_select(llm_sender *x, int at, const int64_t *rows, int64_t coun
     return 0;
 }
 
-/* Whether the statement has asked this prompt before. If not, records it as asked. */
-static bool count_is_known(llm_sender *x, int at, uint32_t input) {
-    counting *c = x->counting;
+bool count_run_knows(count_run *run, llm_sender *x, int at, uint32_t input) {
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
-    answer_memo *asked = c->run->asked;
+    answer_memo *asked = run->asked;
     if (!x->o->ctx->settings->dedup)
         return false;
     hash128 fields = inputs_key(site->in, site->plan->call, input);
@@ -130,12 +130,18 @@ static bool count_is_known(llm_sender *x, int at, uint32_t input) {
         answer_memo_link(asked, fields, one);
         answer_memo_link(asked, x->id.key, one);
     }
-    c->out[x->stage].llm.answers_repeated += before;
     return before;
 }
 
+static bool count_is_known(llm_sender *x, int at, uint32_t input) {
+    counting *c = x->state;
+    bool known = count_run_knows(c->run, x, at, input);
+    c->out[x->stage].llm.answers_repeated += known;
+    return known;
+}
+
 static int count_drain(llm_sender *x, err *e) {
-    counting *c = x->counting;
+    counting *c = x->state;
     llm_event events[64];
     llm_figures now;
     bool idle = false;
@@ -148,8 +154,8 @@ static int count_drain(llm_sender *x, err *e) {
     return status;
 }
 
-static const llm_driver count_driver = {count_open, count_select, count_is_known, NULL,
-                                        count_drain};
+static const llm_driver count_driver = {
+    .open = count_open, .select = count_select, .is_known = count_is_known, .drain = count_drain};
 
 /* ---- as a run would ask ---------------------------------------------------------------------- */
 
@@ -252,7 +258,7 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
     for (int i = 0; i < s->nsites && status == 0; i++)
         status = order_of(c, i, e);
     llm_sender_open(&c->sender, c->o, &count_driver, c->orders, c->mem);
-    c->sender.counting = c;
+    c->sender.state = c;
     if (status == 0)
         status = count_rows(c, e);
     llm_sender_close(&c->sender);

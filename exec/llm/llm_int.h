@@ -265,6 +265,9 @@ typedef struct count_run {
     arena *mem;           /* memory of the answers in `asked` */
 } count_run;
 void count_run_close(count_run *run);
+/* The prompts that EXPLAIN (PROMPT) or (TREE) shows (llm_show.c). */
+typedef struct shown shown;
+void shown_free(shown *x); /* NULL is fine */
 
 /* ---- the runtime (llm_runtime.c), learned facts (llm_facts.c) -------------------------------- */
 
@@ -309,6 +312,7 @@ struct llm_runtime {
     double started_s;
     double watched_s; /* when details were last collected (watch.c) */
     count_run counts[COUNT_STRATEGIES];
+    shown *shown;                     /* NULL: nothing is shown */
     struct noted_order *noted_orders; /* llm_order.c */
     arena *mem;
     arena *kept; /* spans of values, texts of computed fields, answers; memory that may spill */

@@ -48,7 +48,7 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     if (counted)
         o->ctx->counts.rows_out[t->plan->number] +=
             t->plan->number == o->node->number ? 0 : (uint64_t)before;
-    for (int i = 0; i < t->plan->nfilters && status == 0; i++) {
+    for (int i = 0; i < t->plan->nfilters && status == 0 && s->mode->filters; i++) {
         arena *mem = arena_new_in(o->ctx->space);
         int64_t *passed = arena_alloc(mem, sizeof *passed * (size_t)BASE_MAX(*count, 1));
         status = llm_rows_where(o, t->plan->filters[i], rows, *count, passed, &kept, e);
@@ -129,6 +129,13 @@ int llm_run_all(op *o, err *e) {
     arena_free(mem);
     s->decided_rows = n;
     return status;
+}
+
+int llm_run_next(op *o, err *e) {
+    const plan_demand *d = &o->node->pipeline.demand;
+    return d->limit_hint > 0 ? llm_run_limit_batch(o, e)
+           : d->top_n.n > 0  ? llm_run_top_n(o, e)
+                             : llm_run_all(o, e);
 }
 
 int llm_run_sample(op *o, err *e) {

@@ -50,6 +50,7 @@ void llm_runtime_free(llm_runtime *r) {
     llm_session_free(r->session);
     for (int k = 0; k < COUNT_STRATEGIES; k++)
         count_run_close(&r->counts[k]);
+    shown_free(r->shown);
     kv_link_close(&r->kv);
     answer_memo_free(r->memo);
     for (int i = 0; i < r->nengines; i++)

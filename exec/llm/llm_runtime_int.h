@@ -27,6 +27,9 @@ int llm_runtime_examples(exec_ctx *ctx, err *e);
  * snapshot_take. */
 int llm_runtime_sample(exec_ctx *ctx, bool *learned, err *e);
 
+/* Appends what EXPLAIN (PROMPT) or EXPLAIN (TREE) prints; the statement has run with ctx->show. */
+void llm_show_print(const exec_ctx *ctx, buf *out);
+
 /* Sets the functions by which the planner asks about models (plan_env): token counts, learned
  * selectivities and answer lengths, recorded field orders, measured rates (llm_facts.c). */
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env);

@@ -2,8 +2,9 @@
  * llm_send.c - submits the inputs that a stage's calls need for given rows, in the order in which
  * their prompts share most tokens.
  *
- * One walk serves two drivers: llm_ask.c submits to the statement's session and keeps the answers,
- * llm_count.c submits to a session without a model. So what is counted is what would be asked.
+ * One walk serves all drivers: llm_ask.c submits to the statement's session and keeps the answers,
+ * llm_count.c submits to a session without a model, and llm_show.c keeps the prompts. So what is
+ * counted or shown is what would be asked.
  *
  * Calls of one engine are sent together, since a session serves one engine. If the prompts of a
  * group begin with the data, they are sent input by input: for each input, the prompts of all calls
@@ -144,11 +145,11 @@ static int submit(llm_sender *x, int at, uint32_t input, err *e) {
                            .keep = x->keep};
     call_sampling(set, site->plan->call, &request.sampling);
     request.nstop = call_stops(set, site->plan->call, &own, &request.stop);
-    return llm_submit(x->session, &request, e);
+    return x->driver->submit ? x->driver->submit(x, &request, e)
+                             : llm_submit(x->session, &request, e);
 }
 
-/* Returns the number of the first row that has this input, counted from 1. */
-static int64_t row_of_input(const llm_inputs *in, uint32_t input) {
+int64_t llm_row_of_input(const llm_inputs *in, uint32_t input) {
     for (int64_t r = 0; r < in->rows; r++)
         if (in->of_row[r] == input)
             return r + 1;
@@ -161,7 +162,7 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
     const llm_call *call = site->plan->call;
     err reason = *e;
     err_set_at(e, reason.code, call->pos, call->len, "LLM#%d, row %lld: %s", call->number,
-               (long long)row_of_input(site->in, input), reason.message);
+               (long long)llm_row_of_input(site->in, input), reason.message);
     if (reason.hint[0] != '\0')
         err_hint(e, "%s", reason.hint);
     else if (reason.code == ERR_LIMIT)

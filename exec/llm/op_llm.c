@@ -4,8 +4,8 @@
  *
  * Invariant: the rows come out in the order of the base, whatever the order of prompts and stages.
  * A table of modes says what a run is for: answering, warming KV (WARM), asking about a sample of
- * the rows before the plan is final, or counting tokens (EXPLAIN (TOKENS)). op_llm_int.h shows how
- * the files fit together.
+ * the rows before the plan is final, counting tokens (EXPLAIN (TOKENS)), or showing prompts (EXPLAIN
+ * (PROMPT) and (TREE)). op_llm_int.h shows how the files fit together.
  */
 #include <math.h>
 
@@ -15,19 +15,15 @@
 
 /* ---- modes ----------------------------------------------------------------------------------- */
 
-/* Asks about the next limit batch, or about all rows. */
 static int answer_rows(op *o, err *e) {
     llm_state *s = o->state;
-    const plan_demand *d = &o->node->pipeline.demand;
     int status = 0;
     if (s->decided_rows == 0) {
         llm_estimate_cached_share(o);
         status = s->mode->answers ? llm_calibrate(o, e) : 0;
     }
     if (status == 0)
-        status = d->limit_hint > 0 ? llm_run_limit_batch(o, e)
-                 : d->top_n.n > 0  ? llm_run_top_n(o, e)
-                                   : llm_run_all(o, e);
+        status = llm_run_next(o, e);
     if (status == 0)
         llm_ask_remember(o);
     return status;
@@ -54,27 +50,30 @@ static int count_rows(op *o, err *e) {
     return status;
 }
 
-static const llm_driver ask_driver = {llm_ask_open, llm_ask_select, llm_ask_is_known,
-                                      llm_ask_failed, llm_ask_drain};
-static const llm_driver sample_driver = {llm_ask_open, llm_ask_select_sample, llm_ask_is_known,
-                                         llm_ask_failed, llm_ask_drain};
+static const llm_driver ask_driver = {.open = llm_ask_open,
+                                      .select = llm_ask_select,
+                                      .is_known = llm_ask_is_known,
+                                      .failed = llm_ask_failed,
+                                      .drain = llm_ask_drain};
+static const llm_driver sample_driver = {.open = llm_ask_open,
+                                         .select = llm_ask_select_sample,
+                                         .is_known = llm_ask_is_known,
+                                         .failed = llm_ask_failed,
+                                         .drain = llm_ask_drain};
 
 static const llm_mode *mode_of(const exec_ctx *ctx) {
-    static const llm_mode answer = {.driver = &ask_driver,
-                                    .decide = answer_rows,
-                                    .answers = true,
-                                    .filters = true,
-                                    .returns = true},
-                          warm = {.driver = &ask_driver,
-                                  .decide = answer_rows,
-                                  .filters = true,
-                                  .returns = true},
-                          sample = {.driver = &sample_driver,
-                                    .decide = answer_sample,
-                                    .answers = true},
-                          count = {.decide = count_rows, .returns = true};
+    static const llm_mode
+        answer = {.driver = &ask_driver,
+                  .decide = answer_rows,
+                  .answers = true,
+                  .filters = true,
+                  .returns = true},
+        warm = {.driver = &ask_driver, .decide = answer_rows, .filters = true, .returns = true},
+        sample = {.driver = &sample_driver, .decide = answer_sample, .answers = true},
+        count = {.decide = count_rows, .returns = true},
+        show = {.driver = &llm_show_driver, .decide = llm_show_rows, .returns = true};
     if (ctx->count_only)
-        return &count;
+        return ctx->show == SHOW_NOTHING ? &count : &show;
     if (ctx->llm->sample > 0)
         return &sample;
     return calls_are_answered(ctx) ? &answer : &warm;

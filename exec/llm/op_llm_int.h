@@ -17,6 +17,7 @@
  *   |    |   the inputs that the rows need, each once (llm_send.c)        |
  *   |    |     driver "ask":   memo, cache, engine -> answers (llm_ask.c) |
  *   |    |     driver "count": a prefix tree, no model (llm_count.c)      |
+ *   |    |     driver "show":  the prompts' tokens, no model (llm_show.c) |
  *   |    v                                                                |
  *   |   the rows that pass the stage's filters  -- a stage left? ---------+
  *   |    |
@@ -38,6 +39,8 @@
  * llm_ask.c   the driver that gets answers; llm_steps.c runs the engine for it, with progress,
  *             pauses, and limits on tokens and time.
  * llm_count.c the driver that only counts tokens, for EXPLAIN (TOKENS) and the live view.
+ * llm_show.c  the driver that keeps the prompts, for EXPLAIN (PROMPT) and EXPLAIN (TREE), with
+ *             prompt_tree.c, the tree of what they share.
  * llm_sample.c asks about a few rows before the plan is final.
  * llm_calibrate.c finds the priors of calibrated calls, and applies them to answers.
  *
@@ -103,6 +106,8 @@ typedef struct llm_driver {
     int (*select)(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
     /* Whether the input, whose prompt is in x->spans, need not be submitted. */
     bool (*is_known)(llm_sender *x, int at, uint32_t input);
+    /* Takes the request of an input that is not known; NULL: llm_submit(). */
+    int (*submit)(llm_sender *x, const llm_request *request, err *e);
     /* Called if the input could not be submitted and llm_on_error = 'null'. May be NULL. */
     void (*failed)(llm_sender *x, int at, uint32_t input, const err *reason);
     /* Runs the session until it is idle. */
@@ -113,7 +118,7 @@ typedef struct llm_driver {
 struct llm_sender {
     op *o;
     const llm_driver *driver;
-    void *counting;            /* llm_count.c's state; NULL in other drivers */
+    void *state;               /* of llm_count.c or llm_show.c; NULL in other drivers */
     const input_order *orders; /* by call site */
     uint8_t **marks;           /* by call site, by input: INPUT_… */
     int stage;                 /* the stage whose inputs are being sent */
@@ -140,6 +145,8 @@ int llm_send_stage(llm_sender *x, int stage, uint32_t done, const int64_t *rows,
  * the number of inputs marked for the first time. */
 void llm_mark_inputs(llm_sender *x, int at, const int64_t *rows, int64_t count, uint64_t *inputs,
                      uint64_t *fresh);
+/* Returns the number of the first row that has this input, counted from 1. */
+int64_t llm_row_of_input(const llm_inputs *in, uint32_t input);
 
 /* ---- the operator's state -------------------------------------------------------------------- */
 
@@ -262,6 +269,8 @@ double llm_rank_reaching(const llm_state *s, int stage);
 int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e);
 /* Sends all rows through the stages. */
 int llm_run_all(op *o, err *e);
+/* Sends the next limit batch through the stages, or all top-n rounds, or all rows. */
+int llm_run_next(op *o, err *e);
 /* Asks about a sample of the rows in every stage, without applying filters. */
 int llm_run_sample(op *o, err *e);
 /* Called before the call sites are prepared: drops rows without a join partner, and finds the
@@ -315,5 +324,18 @@ void llm_publish(op *o, const char *phase);
  * actual[nstages]. runs[COUNT_STRATEGIES] has the sessions and prompts of the operators counted
  * earlier. */
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
+/* Sets run->session to a session of this engine without a model. A session serves one engine; the
+ * KV of the previous engine is lost, as in a run. */
+int count_run_open(count_run *run, const exec_ctx *ctx, llm_engine *engine, llm_reuse reuse,
+                   err *e);
+/* Whether the prompt in x->spans was asked before. If not, records it as asked. */
+bool count_run_knows(count_run *run, llm_sender *x, int at, uint32_t input);
+
+/* ---- showing (llm_show.c) -------------------------------------------------------------------- */
+
+extern const llm_driver llm_show_driver;
+/* Collects the prompts that a run would send about the rows that it would take next, if all rows
+ * passed all filters. */
+int llm_show_rows(op *o, err *e);
 
 #endif

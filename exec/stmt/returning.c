@@ -110,6 +110,6 @@ int returned_hand_out(returned *r, err *e) {
     int status = s->db->txn ? 0 : stmt_end_txn(s, true, e);
     if (status)
         return status;
-    stmt_describe(s, n, names, types, false);
+    stmt_describe(s, n, names, types, TEXT_NONE);
     return push_all(r, e);
 }

@@ -22,7 +22,8 @@ static void begin_job(stmt *s) {
     atomic_store(&s->view.paused, false);
     atomic_store(&s->view.watched, false);
     atomic_store(&s->view.compared, false);
-    s->is_text = s->finished = s->waiting = s->drops_rows = false;
+    s->finished = s->waiting = s->drops_rows = false;
+    s->form = TEXT_NONE;
     s->ncols = 0;
     s->names = NULL;
     s->types = NULL;

@@ -111,7 +111,7 @@ static int show_cache(stmt *s, cache *c, const err *why, err *e) {
     shown w = {.s = s};
     if (c)
         cache_get_stats(c, &st);
-    stmt_describe(s, 2, names, types, false);
+    stmt_describe(s, 2, names, types, TEXT_NONE);
     batch_init(&w.b, s->mem, types, 2, SHOWN_MAX);
     show_count(&w, "blocks", st.blocks);
     show_count(&w, "answers", st.answers);

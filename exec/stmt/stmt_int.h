@@ -41,7 +41,7 @@ struct stmt {
     int ncols;   /* this and the next three members are written under the lock */
     const char **names;
     value_type *types;
-    bool is_text;
+    text_form form;
     int64_t changes;
     stmt_kind kind;
     double started_s;
@@ -78,12 +78,12 @@ void stmt_drop_results(stmt *s);
 /* Frees the results, but keeps one batch's memory for the next statement. Called under the lock. */
 void stmt_recycle_results(stmt *s);
 /* Sets the result's columns and copies their names. Called before the first stmt_push. */
-void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text);
+void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, text_form form);
 /* Waits until the queue has room, then copies a batch into it. Returns ERR_CANCELLED if the
  * statement was cancelled. */
 int stmt_push(stmt *s, const batch *b, err *e);
-/* Returns one text as the whole result, in a column of this name. is_text: see stmt_is_text. */
-int stmt_push_text(stmt *s, str column, str text, bool is_text, err *e);
+/* Returns one text as the whole result, in a column of this name. */
+int stmt_push_text(stmt *s, str column, str text, text_form form, err *e);
 
 void stmt_release_plan(stmt *s); /* frees the rows that the last plan kept */
 /* Plans x's query: sets ctx->plan and ctx->kept. */

@@ -137,7 +137,7 @@ static void describe_query(stmt *s, const sql_stmt *x) {
         names[k] = x->query->cols[k].name;
         types[k] = s->ctx.plan->root->types[k];
     }
-    stmt_describe(s, n, names, types, false);
+    stmt_describe(s, n, names, types, TEXT_NONE);
 }
 
 /* Runs SELECT, WARM and PIN. WARM and PIN run their query to fill the cache, and return no rows. */

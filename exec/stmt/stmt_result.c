@@ -62,7 +62,7 @@ void stmt_notify(stmt *s) {
         pthread_cond_broadcast(&s->changed);
 }
 
-void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text) {
+void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, text_form form) {
     const char **own = ARENA_ARRAY(s->mem, const char *, BASE_MAX(ncols, 1));
     value_type *own_types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(ncols, 1));
     for (int c = 0; c < ncols; c++) {
@@ -73,7 +73,7 @@ void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types
     s->ncols = ncols;
     s->names = own;
     s->types = own_types;
-    s->is_text = is_text;
+    s->form = form;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -177,10 +177,10 @@ int stmt_push(stmt *s, const batch *b, err *e) {
     return 0;
 }
 
-int stmt_push_text(stmt *s, str name, str text, bool is_text, err *e) {
+int stmt_push_text(stmt *s, str name, str text, text_form form, err *e) {
     value_type type = TYPE_TEXT;
     batch b;
-    stmt_describe(s, 1, &name, &type, is_text);
+    stmt_describe(s, 1, &name, &type, form);
     batch_init(&b, s->mem, &type, 1, 1);
     b.rows = 1;
     b.cols[0].s[0] = text;
@@ -275,8 +275,8 @@ stmt_kind stmt_what(const stmt *s) {
     return s->kind;
 }
 
-bool stmt_is_text(const stmt *s) {
-    return s->is_text;
+text_form stmt_text_form(const stmt *s) {
+    return s->form;
 }
 
 void stmt_progress(stmt *s, exec_progress *out) {

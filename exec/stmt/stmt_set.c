@@ -84,7 +84,7 @@ static int show_all(stmt *s, err *e) {
     size_t count;
     const setting_info *all = settings_table(&count);
     batch b;
-    stmt_describe(s, 3, names, types, false);
+    stmt_describe(s, 3, names, types, TEXT_NONE);
     batch_init(&b, s->mem, types, 3, (int)count);
     for (size_t k = 0; k < count; k++) {
         buf text = {0};
@@ -109,13 +109,13 @@ int stmt_show(stmt *s, sql_stmt *x, err *e) {
     if (is_rule(x->name, &rule)) {
         bool off = plan_rules_have(str_from(s->db->settings.rules_off), rule);
         return plan_rule_find(rule, e)
-                   ? stmt_push_text(s, x->name, off ? STR("off") : STR("on"), false, e)
+                   ? stmt_push_text(s, x->name, off ? STR("off") : STR("on"), TEXT_NONE, e)
                    : ERR_BIND;
     }
     buf text = {0};
     int status = settings_show(&s->db->settings, x->name, &text, e);
     if (status == 0)
-        status = stmt_push_text(s, x->name, str_copy(s->mem, buf_str(&text)), false, e);
+        status = stmt_push_text(s, x->name, str_copy(s->mem, buf_str(&text)), TEXT_NONE, e);
     buf_free(&text);
     return status;
 }
