@@ -183,6 +183,8 @@ static str without_explain(str text) {
 bool cmd_explain(shell *sh, command_call *c) {
     str text = c->rest;
     const char *how = starts_with_word(&text, "tokens")    ? "(TOKENS) "
+                      : starts_with_word(&text, "prompt")  ? "(PROMPT) "
+                      : starts_with_word(&text, "tree")    ? "(TREE) "
                       : starts_with_word(&text, "analyze") ? "ANALYZE "
                                                            : "";
     if (text.n && text.p[text.n - 1] == ';')

@@ -22,7 +22,7 @@ typedef struct run {
     stmt *s;
     format format;
     bool formatting; /* format_begin was called, and neither format_end nor format_free yet */
-    bool text;       /* the result is plain text (stmt_is_text) */
+    text_form form;  /* how the result is printed if it is one text */
     buf out;
     const char **names;
     value_type *types;
@@ -56,10 +56,10 @@ static bool drain_drawn(void *ctx) {
 static void begin_result(run *r) {
     shell *sh = r->sh;
     int n = stmt_column_count(r->s);
-    r->text = stmt_is_text(r->s);
+    r->form = stmt_text_form(r->s);
     bool page = sh->term.interactive && sh->pager && !sh->term.dumb;
     output_begin(&sh->out, page);
-    if (r->text || n == 0)
+    if (r->form != TEXT_NONE || n == 0)
         return;
     r->names = mem_zalloc(sizeof(char *) * (size_t)n);
     r->types = mem_zalloc(sizeof(value_type) * (size_t)n);
@@ -95,8 +95,13 @@ static void take_text(run *r, const batch *b) {
     int columns = shell_columns(sh);
     for (int i = 0; i < b->rows; i++) {
         str text = column_get(&b->cols[0], i).s;
-        bool json = text.n && text.p[0] == '{';
-        format_plan(&r->out, text, json ? 0 : columns, json || sh->term.utf8);
+        bool json = text.n && text.p[0] == '{', color = sh->term.color_out && !sh->out.path;
+        if (r->form == TEXT_PROMPTS)
+            format_prompts(&r->out, text, columns, sh->term.utf8, color);
+        else if (r->form == TEXT_TREE)
+            format_tree(&r->out, text, columns, sh->term.utf8);
+        else
+            format_plan(&r->out, text, json ? 0 : columns, json || sh->term.utf8);
     }
 }
 
@@ -105,7 +110,7 @@ static void take_rows(run *r, const batch *b) {
     if (output_stopped(&r->sh->out))
         return;
     r->rows += (uint64_t)b->rows;
-    if (r->text)
+    if (r->form != TEXT_NONE)
         take_text(r, b);
     else if (r->formatting && !r->full)
         format_rows(&r->format, b);
@@ -155,7 +160,7 @@ static void end_result(run *r) {
     /* The count of changed rows is printed even if the rows of RETURNING went to a file. */
     if (changed)
         note_rows(r, (uint64_t)stmt_changes(r->s), changed, cut);
-    else if (stmt_column_count(r->s) > 0 && !r->text && screen && sh->out.error == 0)
+    else if (stmt_column_count(r->s) > 0 && r->form == TEXT_NONE && screen && sh->out.error == 0)
         note_rows(r, r->rows, "", cut);
 }
 

@@ -392,7 +392,7 @@ static void find_sql(finder *f) {
     } else if (token_is(last, "(") && token_is(before(f, 2), "OVER")) {
         add_words(f, "PARTITION ORDER ROWS RANGE GROUPS", SCORE_NEXT);
     } else if (token_is(last, "(") && token_is(before(f, 2), "EXPLAIN")) {
-        add_words(f, "TOKENS ANALYZE RULES FORMAT", SCORE_NEXT);
+        add_words(f, "TOKENS PROMPT TREE ANALYZE RULES FORMAT", SCORE_NEXT);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
     } else if (last->class == TOKEN_KEYWORD && token_in(last, "MODEL INDEX") &&

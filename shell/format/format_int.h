@@ -97,6 +97,16 @@ void format_wrapped(buf *out, str text, int columns, int indent);
 void format_sql(buf *out, str sql, int columns);
 /* Appends an EXPLAIN plan with its lines wrapped to `columns` (0: not wrapped). (format_plan.c) */
 void format_plan(buf *out, str text, int columns, bool utf8);
+/* Appends the prompts of EXPLAIN (PROMPT), wrapped to `columns` (0: not wrapped) with their bars
+ * repeated. With colour, shared prefixes are dim, and control tokens stand out. (format_prompt.c)
+ */
+void format_prompts(buf *out, str text, int columns, bool utf8, bool color);
+/* Appends the tree of EXPLAIN (TREE), each line cut to `columns` (0: to FORMAT_TREE_COLUMNS) after
+ * a whole word. */
+enum { FORMAT_TREE_COLUMNS = 100 };
+void format_tree(buf *out, str text, int columns, bool utf8);
+/* Appends text with the glyphs of plans and prompts replaced by ASCII characters. */
+void format_ascii(buf *out, str text);
 
 /* ---- the modes' functions (format_box.c, format_text.c) -------------------------------------- */
 

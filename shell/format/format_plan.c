@@ -14,7 +14,8 @@ enum { STEP = 4, ROOM_MIN = 20 };
 static const struct {
     const char *glyph, *below, *ascii;
 } glyphs[] = {{" ", " ", " "}, {"│", "│", "|"}, {"├", "│", "|"},  {"└", " ", "`"},
-              {"─", " ", "-"}, {"≈", "", "~"},  {"…", "", "..."}, {"–", "", "-"}};
+              {"─", " ", "-"}, {"≈", "", "~"},  {"…", "", "..."}, {"–", "", "-"},
+              {"▏", "", "|"},  {"⟦", "", "[["}, {"⟧", "", "]]"},  {"↵", "", "\\n"}};
 enum { BRANCHES = 5 }; /* the first glyphs are the branches of the plan tree */
 
 static int glyph_at(str s, int count) {
@@ -26,15 +27,21 @@ static int glyph_at(str s, int count) {
     return -1;
 }
 
-static void put(buf *out, str text, bool utf8) {
-    while (text.n && !utf8) {
+void format_ascii(buf *out, str text) {
+    while (text.n) {
         uint32_t cp;
         int i = glyph_at(text, (int)BASE_COUNT(glyphs));
         size_t n = i >= 0 ? strlen(glyphs[i].glyph) : utf8_next(text, &cp);
         buf_append(out, i >= 0 ? glyphs[i].ascii : text.p, i >= 0 ? strlen(glyphs[i].ascii) : n);
         text = (str){text.p + n, text.n - n};
     }
-    buf_append_str(out, text);
+}
+
+static void put(buf *out, str text, bool utf8) {
+    if (utf8)
+        buf_append_str(out, text);
+    else
+        format_ascii(out, text);
 }
 
 /* Returns how many bytes of the line fit in `columns`. The part ends at a blank if there is one

@@ -122,6 +122,8 @@ static void test_first(void **state) {
         {".help back|", "backup"},
         {".import x.csv re|", "reviews"},
         {"EXPLAIN (|", "TOKENS"},
+        {"EXPLAIN (P|", "PROMPT"},
+        {"EXPLAIN (TR|", "TREE"},
         {"ALTER TABLE movies DROP |", "COLUMN"},
     };
     for (size_t i = 0; i < BASE_COUNT(cases); i++)

@@ -611,6 +611,62 @@ static void test_plan(void **state) {
     buf_free(&out);
 }
 
+static void test_prompts(void **state) {
+    static const char text[] = "LLM#1: 2 distinct inputs\n"
+                               "│ ⟦<s>⟧Is it ▏ good?\n"
+                               "│\n"
+                               "├ review: a long and▏ \033[1m dull one ▏\n"
+                               "  answer:\n";
+    buf out = {0};
+    (void)state;
+    format_prompts(&out, str_from(text), 0, true, false);
+    assert_string_equal(out.p, "LLM#1: 2 distinct inputs\n"
+                               "│ ⟦<s>⟧Is it ▏ good?\n"
+                               "│\n"
+                               "├ review: a long and▏ ␛[1m dull one ▏\n"
+                               "  answer:\n");
+    buf_clear(&out);
+    format_prompts(&out, str_from(text), 23, true, false); /* the bar ends with the prefix */
+    assert_string_equal(out.p, "LLM#1: 2 distinct\n"
+                               "inputs\n"
+                               "│ ⟦<s>⟧Is it ▏ good?\n"
+                               "│\n"
+                               "├ review: a long and▏\n"
+                               "  ␛[1m dull one ▏\n"
+                               "  answer:\n");
+    buf_clear(&out);
+    format_prompts(&out, str_from(text), 0, false, false);
+    assert_string_equal(out.p, "LLM#1: 2 distinct inputs\n"
+                               "| [[<s>]]Is it | good?\n"
+                               "|\n"
+                               "| review: a long and| ?[1m dull one |\n"
+                               "  answer:\n");
+    buf_clear(&out);
+    format_prompts(&out, STR("│ ▏\n├ ⟦<s>⟧ab▏c\n"), 0, true, true);
+    assert_string_equal(out.p, "\033[36m│ \033[0m\033[2m▏\033[0m\n"
+                               "\033[36m├ \033[0m\033[1;34m⟦<s>⟧\033[0m\033[2mab▏\033[0mc\n");
+    buf_free(&out);
+}
+
+static void test_tree(void **state) {
+    static const char text[] = "  prompts  text\n"
+                               "       24  ├─ Is it positive or negative?↵\n"
+                               "24 prompts and no more, said once\n";
+    buf out = {0};
+    (void)state;
+    format_tree(&out, str_from(text), 30, true);
+    assert_string_equal(out.p, "  prompts  text\n"
+                               "       24  ├─ Is it positive …\n"
+                               "24 prompts and no more, said\n"
+                               "once\n");
+    buf_clear(&out);
+    format_tree(&out, str_from(text), 0, false);
+    assert_string_equal(out.p, "  prompts  text\n"
+                               "       24  |- Is it positive or negative?\\n\n"
+                               "24 prompts and no more, said once\n");
+    buf_free(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_box),
@@ -630,6 +686,8 @@ int main(void) {
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_entry),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
