@@ -42,12 +42,14 @@ typedef struct shown_call {
 } shown_call;
 
 struct shown {
+    llm_figures before; /* the figures of run.session when they were last read */
     count_run run;      /* a session that checks prompts, and the prompts asked so far */
     shown_call *calls;  /* by call number - 1 */
     prompt_tree *trees; /* one for each engine: engines share no KV */
     int ntrees, trees_cap;
-    uint64_t sent; /* number of prompts sent */
-    bool waves;    /* the rows are those of the first wave */
+    uint64_t sent;      /* number of prompts sent */
+    uint64_t shortened; /* number of prompts from which fields were left out */
+    bool waves;         /* the rows are those of the first wave */
     arena *mem;
 };
 
@@ -83,6 +85,8 @@ static int show_open(llm_sender *x, llm_engine *engine, err *e) {
     shown *all = x->state;
     int status = count_run_open(&all->run, x->o->ctx, engine, LLM_REUSE_TREE, e);
     x->session = all->run.session;
+    if (status == 0)
+        llm_session_figures(x->session, &all->before);
     return status;
 }
 
@@ -124,6 +128,11 @@ static int show_submit(llm_sender *x, const llm_request *request, err *e) {
 
 /* Prompts are not queued, so there is nothing to run. */
 static int show_drain(llm_sender *x, err *e) {
+    shown *all = x->state;
+    llm_figures now;
+    llm_session_figures(x->session, &now);
+    all->shortened += now.truncated - all->before.truncated;
+    all->before = now;
     return check_cancel(x->o->ctx->cancel, e);
 }
 
@@ -271,6 +280,11 @@ static bool filters_answers(const plan_node *n) {
 static void print_notes(buf *out, const exec_ctx *ctx, const shown *x) {
     if (x->sent == 0)
         buf_append_c(out, "no row needs a call: nothing would be sent\n");
+    if (x->shortened > 0) {
+        buf_append_count(out, x->shortened);
+        buf_printf(out, " prompt%s too long for the context: fields are left out\n",
+                   x->shortened == 1 ? " is" : "s are");
+    }
     if (filters_answers(ctx->plan->root))
         buf_append_c(out, "assumed: all rows pass the filters on answers\n");
     if (x->waves)
