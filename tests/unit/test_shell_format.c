@@ -667,6 +667,28 @@ static void test_tree(void **state) {
     buf_free(&out);
 }
 
+/* Any bytes are printed without control characters other than line breaks. */
+static void test_prompts_of_any_bytes(void **state) {
+    static const char *const pieces[] = {"│ ",          "├ ", "▏",    "⟦",    "⟧",
+                                         "  ",          "\n", "\xe2", "\x1b", "\xc2\x9b",
+                                         "a long word", " ",  "東",   "\xff"};
+    uint64_t random = 1;
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        buf text = {0}, out = {0};
+        for (int i = 0; i < 30; i++) {
+            random = hash_mix(random, 1);
+            buf_append_c(&text, pieces[(random >> 33) % BASE_COUNT(pieces)]);
+        }
+        format_prompts(&out, buf_str(&text), round % 2 ? 24 : 0, round % 3 > 0, false);
+        format_tree(&out, buf_str(&text), 10 + round % 30, round % 3 > 0);
+        for (size_t i = 0; i < out.n; i++)
+            assert_true((unsigned char)out.p[i] >= ' ' || out.p[i] == '\n');
+        buf_free(&text);
+        buf_free(&out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_box),
@@ -688,6 +710,7 @@ int main(void) {
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_prompts_of_any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
