@@ -6,7 +6,8 @@
  *   Window(Project e (LLM(x)))       ->  Project e (LLM(Window(x)))
  *
  * Invariant: a call stays if the sort or window reads its answer, if its fields or guard are
- * volatile, or if it is below a filter, since a LIMIT counts the rows that pass the filter.
+ * volatile, if it is calibrated (the rows that reach it determine its priors), or if it is below a
+ * filter, since a LIMIT counts the rows that pass the filter.
  */
 #include <string.h>
 
@@ -19,15 +20,18 @@ typedef struct split_sites {
     int nlate, nearly;
 } split_sites;
 
-/* Whether neither a field nor the guard of a call is volatile. */
+/* Whether the call's answers do not depend on which rows reach it: it is not calibrated, and
+ * neither a field nor the guard is volatile. */
 static bool is_stable(const llm_site *u) {
+    if (u->call->calibrate != CALIBRATE_OFF && u->call->nliterals > 0)
+        return false;
     for (int i = 0; i < u->call->nfields; i++)
         if (expr_is_volatile(u->args[i]))
             return false;
     return !u->guard || !expr_is_volatile(u->guard);
 }
 
-/* Splits the calls of `llm`: those that `above` reads, and volatile ones, stay below it. */
+/* Splits the calls of `llm`: calls that `above` reads, and calls that are not stable, stay below it. */
 static split_sites split(rule_ctx *r, const rel *llm, const rel *above) {
     split_sites s = {0};
     id_set reads = id_set_new(r->mem);
