@@ -244,8 +244,8 @@ int value_assign(arena *a, value v, value_type to, value *out, err *e);
 /* Parses a BOOLEAN, 1 or 0, or one of the texts on, true, yes, 1, off, false, no, 0 in any case;
  * false: v is none of these. */
 bool parse_boolean(value v, bool *on);
-/* Appends the value as text: REAL in its shortest form that parses back, BOOLEAN as 0 or 1, TEXT
- * and BLOB as their bytes, NULL as nothing. */
+/* Appends the value as text: REAL in its shortest form that parses back, BOOLEAN as true or
+ * false, TEXT and BLOB as their bytes, NULL as nothing. */
 void value_print(buf *b, value v);
 /* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
 void value_print_sql(buf *b, value v);

@@ -93,8 +93,6 @@ void format_free(format *f) {
 void format_cell(const format *f, buf *out, value v) {
     if (v.type == TYPE_NULL)
         buf_append_c(out, f->options.null_text ? f->options.null_text : "NULL");
-    else if (v.type == TYPE_BOOLEAN)
-        buf_append_c(out, v.i ? "true" : "false");
     else if (v.type == TYPE_BLOB)
         value_print_sql(out, v);
     else

@@ -68,7 +68,7 @@ bool format_drain(format *f);                   /* calls options.drain; false: s
 void format_end(format *f);
 void format_free(format *f); /* after format_end, or instead of it */
 
-/* Appends a value for display: BOOLEAN as true or false, BLOB as x'...'. */
+/* Appends a value for display: a NULL as null_text, a BLOB as x'...'. */
 void format_cell(const format *f, buf *out, value v);
 /* Appends text, each control character replaced by a visible character one column wide. */
 void format_visible(buf *out, str text, bool utf8);

@@ -3,7 +3,7 @@
  * html, insert.
  *
  * Invariant: modes that programs read write numbers with value_print, independent of the locale,
- * and BOOLEAN as 0 or 1, so that the same values are read back.
+ * and BOOLEAN as true or false, so that the same values and types are read back.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -307,6 +307,8 @@ void value_print(buf *b, value v) {
     case TYPE_NULL:
         return;
     case TYPE_BOOLEAN:
+        buf_append_c(b, v.i ? "true" : "false");
+        return;
     case TYPE_INTEGER:
         buf_printf(b, "%lld", (long long)v.i);
         return;
@@ -428,10 +430,7 @@ int value_cast(arena *a, value v, value_type to, value *out, err *e) {
     }
     if (to == TYPE_TEXT) {
         buf b = {0};
-        if (v.type == TYPE_BOOLEAN)
-            buf_append_c(&b, v.i ? "true" : "false");
-        else
-            value_print(&b, v);
+        value_print(&b, v);
         if (v.type == TYPE_BLOB && !utf8_valid(v.s)) {
             buf_free(&b);
             return err_set(e, ERR_TYPE, "the BLOB is not UTF-8 text");

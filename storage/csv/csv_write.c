@@ -53,7 +53,7 @@ static void write_blob(buf *out, str s, char delimiter, str null_text) {
     buf_free(&text);
 }
 
-/* Writes a number. It rarely equals null_text or contains the delimiter, so it is printed first and
+/* Writes a number or a BOOLEAN. It rarely equals null_text or contains the delimiter, so it is printed first and
  * quoted afterwards. */
 static void write_number(buf *out, value v, char delimiter, str null_text) {
     size_t start = out->n;

@@ -222,12 +222,13 @@ static void test_names(void **state) {
 static void test_machine(void **state) {
     (void)state;
     assert_string_equal(render("csv", (format_options){0}),
-                        "id,title,score,ok\n0,東京物語,0.5,1\n"
-                        "1000,\"a,\"\"b\"\"\nc\",,0\n2000,,2.5,0\n");
-    assert_string_equal(render("json", (format_options){0}),
-                        "[{\"id\":0,\"title\":\"東京物語\",\"score\":0.5,\"ok\":1},\n"
-                        " {\"id\":1000,\"title\":\"a,\\\"b\\\"\\nc\",\"score\":null,\"ok\":0},\n"
-                        " {\"id\":2000,\"title\":null,\"score\":2.5,\"ok\":0}]\n");
+                        "id,title,score,ok\n0,東京物語,0.5,true\n"
+                        "1000,\"a,\"\"b\"\"\nc\",,false\n2000,,2.5,false\n");
+    assert_string_equal(
+        render("json", (format_options){0}),
+        "[{\"id\":0,\"title\":\"東京物語\",\"score\":0.5,\"ok\":true},\n"
+        " {\"id\":1000,\"title\":\"a,\\\"b\\\"\\nc\",\"score\":null,\"ok\":false},\n"
+        " {\"id\":2000,\"title\":null,\"score\":2.5,\"ok\":false}]\n");
     assert_string_equal(render("insert", (format_options){.insert_table = "m"}),
                         "INSERT INTO m VALUES (0, '東京物語', 0.5, TRUE);\n"
                         "INSERT INTO m VALUES (1000, 'a,\"b\"\nc', NULL, FALSE);\n"
@@ -239,7 +240,7 @@ static void test_machine(void **state) {
                         "| 1000 | a,\"b\"<br>c |  NULL | false |\n"
                         "| 2000 | NULL       |   2.5 | false |\n");
     assert_string_equal(render("list", (format_options){.no_headers = true, .null_text = "∅"}),
-                        "0|東京物語|0.5|1\n1000|a,\"b\"\nc|∅|0\n2000|∅|2.5|0\n");
+                        "0|東京物語|0.5|true\n1000|a,\"b\"\nc|∅|false\n2000|∅|2.5|false\n");
     assert_non_null(
         strstr(render("html", (format_options){0}), "<td>a,&quot;b&quot;\nc</td><td></td>"));
     assert_non_null(strstr(render("line", (format_options){0}), "   id = 0\ntitle = 東京物語\n"));
