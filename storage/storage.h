@@ -187,6 +187,8 @@ int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *fou
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e);
 int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exact, constant time */
+/* Gets the least and the greatest rowid, 0 and 0 of an empty table; two look-ups. */
+int table_rowid_ends(txn *t, const table_def *def, int64_t *first, int64_t *last, err *e);
 
 /* A bound on the leading columns of a scan's key. Values are of the columns' types. */
 typedef struct scan_bound {
@@ -260,7 +262,9 @@ typedef struct column_stats {
 
 typedef struct table_stats {
     uint64_t rows;         /* exact number of rows */
-    bool analyzed;         /* false: only `rows` is known */
+    int64_t first_rowid;   /* least rowid; 0: the table is empty */
+    int64_t last_rowid;    /* greatest rowid; 0: the table is empty */
+    bool analyzed;         /* false: only the rows and the rowids are known */
     uint64_t counted_rows; /* rows when the statistics were counted */
     int ncolumns;
     int njoint; /* rows of the joint sample */
@@ -269,7 +273,8 @@ typedef struct table_stats {
 
 /* ANALYZE: reads the whole table and stores its statistics. */
 int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
-/* Gets the statistics of a table, allocated in `a`. If none are stored, only `rows` is set.
+/* Gets the statistics of a table, allocated in `a`. If none are stored, only the
+ * rows and the rowids are set.
  * Distinct counts are scaled to the current number of rows. `joint`: read the joint sample as well,
  * which takes longer than a look-up by key. */
 int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);

@@ -29,6 +29,7 @@ typedef struct bounds {
     bool high_inclusive; /* `high` itself is in the range */
     bool ordered;        /* the scan must return rows in the order of the index */
     double share;        /* estimated fraction of the table's rows within the bounds */
+    const rel *ranges;   /* the scan, filtered by the ranges among the used conditions */
 } bounds;
 
 /* Whether x is the table's column with this number; -1: the rowid. */
@@ -82,7 +83,7 @@ static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_colum
 
 static void use_conjunct(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int i) {
     b->used[b->nused++] = i;
-    b->share *= estimate_selectivity(r->estimates, all->list[i], scan);
+    b->share *= estimate_with_ranges(r->estimates, all->list[i], scan, &b->ranges);
 }
 
 static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
@@ -150,6 +151,7 @@ static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, cons
     bounds b = {.index = index,
                 .ordered = ordered,
                 .share = 1,
+                .ranges = scan,
                 .low_inclusive = true,
                 .high_inclusive = true};
     int n = !choice_is_on(r, CHOICE_KEYS) ? 0 : index ? index->ncolumns : 1;

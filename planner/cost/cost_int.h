@@ -26,6 +26,9 @@ typedef struct column_estimate {
     /* Statistics of the table column whose values this column has unchanged; NULL: there is no such
      * table column, or it was not analyzed. */
     const column_stats *stats;
+    bool ranged; /* a column of numbers whose range is known: low and high */
+    double low;  /* least value; a condition on the column narrows the range */
+    double high; /* greatest value */
     joint_column joint;
     int same; /* all columns that joins have made equal have the same number; 0: no such columns */
 } column_estimate;
@@ -45,6 +48,9 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r);
 double estimate_combinations(estimator *s, const rel *r, expr *const *list, int count);
 /* Estimates the fraction of r's rows (0..1) for which x is true. */
 double estimate_selectivity(estimator *s, const expr *x, const rel *r);
+/* As estimate_selectivity, for one of several conditions that all hold: if x is a range, its share
+ * of *ranges, to which x is added. *ranges is first r. */
+double estimate_with_ranges(estimator *s, const expr *x, const rel *r, const rel **ranges);
 /* What a call's prompts begin with: the instruction, or the row's data. LAID_ON_DATA: the data,
  * whose tokens an earlier call of the pipeline has already computed. */
 typedef enum site_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } site_layout;

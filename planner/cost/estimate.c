@@ -64,17 +64,15 @@ static bool as_number(value v, double *out) {
  * values, and `x / constant` at most the range of x divided by the constant. Other expressions keep
  * the number. */
 static double divided_distinct(estimator *s, const expr *x, const rel *r, double distinct) {
-    double by, low, high;
+    double by;
     bool divides = x->kind == EXPR_OP && (x->op == OP_MOD || x->op == OP_DIV);
     if (!divides || x->type != TYPE_INTEGER || x->args[1]->kind != EXPR_LITERAL ||
         !as_number(x->args[1]->literal, &by) || by == 0)
         return distinct;
     if (x->op == OP_MOD)
         return BASE_MIN(distinct, fabs(by));
-    const column_stats *stats = estimate_expr(s, x->args[0], r).stats;
-    if (stats && as_number(stats->low, &low) && as_number(stats->high, &high))
-        distinct = BASE_MIN(distinct, (high - low) / fabs(by) + 1);
-    return distinct;
+    column_estimate of = estimate_expr(s, x->args[0], r);
+    return of.ranged ? BASE_MIN(distinct, (of.high - of.low) / fabs(by) + 1) : distinct;
 }
 
 column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
@@ -130,6 +128,29 @@ static bool is_key_column(const table_def *t, int at) {
     return false;
 }
 
+static void set_range(column_estimate *c, double low, double high) {
+    c->ranged = true;
+    c->low = low;
+    c->high = high;
+}
+
+/* Sets what no longer holds of values that are not those of one table column: no statistics. */
+static void forget_stats(column_estimate *c) {
+    c->stats = NULL;
+    c->ranged = false;
+    c->joint.source = NULL;
+}
+
+/* The range of a rowid is that of the table now, not when it was analyzed. */
+static void estimate_range(const table_def *t, const table_stats *stats, int at,
+                           column_estimate *c) {
+    double low, high;
+    if (at < 0 || at == t->rowid_column)
+        set_range(c, (double)stats->first_rowid, (double)stats->last_rowid);
+    else if (c->stats && as_number(c->stats->low, &low) && as_number(c->stats->high, &high))
+        set_range(c, low, high);
+}
+
 static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
     const table_def *t = r->scan.table;
     table_stats stats = {.rows = 0};
@@ -150,6 +171,8 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
                                               .stats = cs,
                                               .joint = joint};
         }
+        if (known && stats.rows > 0)
+            estimate_range(t, &stats, c, &e->columns[i]);
     }
 }
 
@@ -277,34 +300,74 @@ static double in_selectivity(estimator *s, const expr *x, const rel *r) {
     return share;
 }
 
+/* A condition `of < at`, `of <= at`, `of > at` or `of >= at`, where `at` is a literal number. */
+typedef struct range_bound {
+    const expr *of;
+    expr_op op;
+    double at;
+} range_bound;
+
+/* Whether x is such a condition, or one with its sides exchanged. */
+static bool range_bound_of(const expr *x, range_bound *out) {
+    if (x->kind != EXPR_OP || x->op < OP_LT || x->op > OP_GE)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (expr_compares(x, i, &out->op) && x->args[1 - i]->kind == EXPR_LITERAL &&
+            as_number(x->args[1 - i]->literal, &out->at)) {
+            out->of = x->args[i];
+            return true;
+        }
+    return false;
+}
+
 /* Estimates the selectivity of <, <=, > and >= between a column and a literal: interpolates between
  * the column's lowest and highest value, assuming a uniform distribution. If these are unknown,
  * returns a third of the values that are not NULL. */
 static double range_selectivity(estimator *s, const expr *x, const rel *r) {
-    const expr *a = x->args[0], *b = x->args[1];
-    bool less = x->op == OP_LT || x->op == OP_LE;
-    double low, high, at;
-    if (a->kind == EXPR_LITERAL) {
-        const expr *swap = a;
-        a = b;
-        b = swap;
-        less = !less;
-    }
-    column_estimate c = estimate_expr(s, a, r);
+    range_bound b;
+    bool known = range_bound_of(x, &b);
+    column_estimate c =
+        estimate_expr(s, known ? b.of : x->args[x->args[0]->kind == EXPR_LITERAL ? 1 : 0], r);
     double present = 1 - c.null_fraction;
-    if (b->kind != EXPR_LITERAL || !c.stats || !as_number(c.stats->low, &low) ||
-        !as_number(c.stats->high, &high) || !as_number(b->literal, &at) || high <= low)
+    if (!known || !c.ranged)
         return present / 3;
-    bool with_equal = less ? x->op == OP_LE || x->op == OP_GE : x->op == OP_LT || x->op == OP_GT;
-    double values = BASE_MAX(2, c.distinct), steps = (at - low) / (high - low) * (values - 1);
-    double below = at < low ? 0 : BASE_MIN(1, (steps + with_equal) / values);
+    bool less = b.op == OP_LT || b.op == OP_LE, with_equal = b.op == OP_LE || b.op == OP_GT;
+    if (c.high <= c.low) { /* one value, or none */
+        bool below = with_equal ? c.low <= b.at : c.low < b.at;
+        return c.high == c.low && below == less ? present : 0;
+    }
+    double values = BASE_MAX(2, c.distinct),
+           steps = (b.at - c.low) / (c.high - c.low) * (values - 1);
+    double below = b.at < c.low ? 0 : BASE_MIN(1, (steps + with_equal) / values);
     return present * (less ? below : 1 - below);
 }
 
+/* Multiplies the selectivities of the terms of an AND. A range is estimated over the rows that the
+ * earlier ranges leave: `id >= 20 AND id < 30` are ten rows, and not half of one half. */
+static double and_selectivity(estimator *s, const expr *x, const rel *r, const rel **ranges) {
+    if (x->kind == EXPR_OP && x->op == OP_AND) {
+        double left = and_selectivity(s, x->args[0], r, ranges);
+        return left * and_selectivity(s, x->args[1], r, ranges);
+    }
+    return estimate_with_ranges(s, x, r, ranges);
+}
+
+double estimate_with_ranges(estimator *s, const expr *x, const rel *r, const rel **ranges) {
+    range_bound b;
+    if (!range_bound_of(x, &b))
+        return estimate_selectivity(s, x, r);
+    double share = estimate_selectivity(s, x, *ranges);
+    rel *filter = rel_new(s->mem, REL_FILTER, (rel *)*ranges, NULL);
+    filter->filter.predicate = (expr *)x;
+    *ranges = filter;
+    return share;
+}
+
 static double op_selectivity(estimator *s, const expr *x, const rel *r) {
+    const rel *ranges = r;
     switch (x->op) {
     case OP_AND:
-        return estimate_selectivity(s, x->args[0], r) * estimate_selectivity(s, x->args[1], r);
+        return and_selectivity(s, x, r, &ranges);
     case OP_OR:
         return 1 - (1 - estimate_selectivity(s, x->args[0], r)) *
                        (1 - estimate_selectivity(s, x->args[1], r));
@@ -516,8 +579,7 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     for (int i = r->left->ncols; i < r->ncols && kind != JOIN_INNER && kind != JOIN_CROSS; i++) {
         double matched = left->rows > 0 ? BASE_MIN(1, pairs / left->rows) : 1;
         e->columns[i].null_fraction = 1 - matched * (1 - e->columns[i].null_fraction);
-        e->columns[i].stats = NULL;
-        e->columns[i].joint.source = NULL;
+        forget_stats(&e->columns[i]);
     }
 }
 
@@ -566,8 +628,7 @@ static void estimate_setop(estimator *s, const rel *r, rel_estimate *e) {
             (c->null_fraction * left->rows + other->null_fraction * right->rows) / all;
         c->distinct += other->distinct;
         c->domain += other->domain;
-        c->stats = NULL;
-        c->joint.source = NULL;
+        forget_stats(c);
         c->same = 0;
     }
     e->rows = r->setop.op == SETOP_UNION_ALL ? left->rows + right->rows
@@ -582,8 +643,18 @@ static double distinct_rows(const rel *r, const rel_estimate *left) {
     return BASE_MIN(product, left->rows);
 }
 
+/* Narrows a column's range to the values for which the condition holds, none of which is NULL. */
+static void narrow_range(column_estimate *c, const range_bound *b, bool whole) {
+    if (b->op == OP_LT || b->op == OP_LE)
+        c->high = BASE_MIN(c->high, whole && b->op == OP_LT ? ceil(b->at) - 1 : b->at);
+    else
+        c->low = BASE_MAX(c->low, whole && b->op == OP_GT ? floor(b->at) + 1 : b->at);
+    c->null_fraction = 0;
+}
+
 /* Limits the distinct values of columns that a filter compares with constants: for = and IN to the
- * number of constants, for <, <=, > and >= to the share of the column's domain that they select. */
+ * number of constants, for <, <=, > and >= to the share of the column's domain that they select,
+ * and to the part of its range. */
 static void bound_filtered_columns(estimator *s, const expr *x, const rel *r, rel_estimate *e) {
     if (x->kind == EXPR_OP && x->op == OP_AND) {
         bound_filtered_columns(s, x->args[0], r, e);
@@ -599,9 +670,12 @@ static void bound_filtered_columns(estimator *s, const expr *x, const rel *r, re
     if (at < 0 || ((range || equality) && !expr_is_constant(x->args[!side])))
         return;
     column_estimate *c = &e->columns[at];
+    range_bound b;
     double most = range ? c->domain * range_selectivity(s, x, r->left) : x->nargs - 1;
     c->distinct = BASE_MIN(c->distinct, most);
     c->domain = BASE_MIN(c->domain, most);
+    if (c->ranged && range && range_bound_of(x, &b))
+        narrow_range(c, &b, r->cols[at].type == TYPE_INTEGER);
 }
 
 static void estimate_filter(estimator *s, const rel *r, rel_estimate *e) {
@@ -633,16 +707,6 @@ static void estimate_llm_columns(const rel *r, rel_estimate *e) {
     }
 }
 
-/* Makes statistics for row numbers and ranks, which go from 1 to the rows of a partition. By them,
- * `rank <= 3` is estimated to keep few rows. */
-static const column_stats *place_stats(estimator *s, double distinct) {
-    column_stats *stats = ARENA_NEW(s->mem, column_stats);
-    stats->distinct = distinct;
-    stats->low = value_int(1);
-    stats->high = value_int((int64_t)BASE_MAX(2, distinct));
-    return stats;
-}
-
 /* Estimates the number of distinct combinations of the first nkeys keys of the window node r. */
 static double partitions_of(estimator *s, const rel *r, int nkeys) {
     double n = 1;
@@ -668,8 +732,9 @@ static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
         const rel_window *w = &r->window.functions[i];
         column_estimate *c = &e->columns[r->left->ncols + i];
         c->distinct = BASE_MAX(1, e->rows / partitions_of(s, r, w->npartition));
+        /* they go from 1 to the rows of a partition, so `rank <= 3` keeps few rows */
         if (w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK)
-            c->stats = place_stats(s, c->distinct);
+            set_range(c, 1, BASE_MAX(2, floor(c->distinct)));
         if (w->nargs > 0 && w->type == TYPE_TEXT)
             c->bytes = estimate_expr(s, w->args[0], r->left).bytes;
     }

@@ -433,6 +433,8 @@ int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *o
     out->columns = ARENA_ARRAY(a, column_stats, BASE_MAX(def->ncolumns, 1));
     int status = table_row_count(t, def, &out->rows, e);
     if (!status)
+        status = table_rowid_ends(t, def, &out->first_rowid, &out->last_rowid, e);
+    if (!status)
         status = stats_record_get(t, def, joint, a, out, e);
     if (!status && out->analyzed)
         age(out);

@@ -101,6 +101,26 @@ int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e) {
     return status;
 }
 
+int table_rowid_ends(txn *t, const table_def *def, int64_t *first, int64_t *last, err *e) {
+    const table_info *info;
+    MDB_cursor *c;
+    MDB_val key, data;
+    int status = table_resolve(t, def, &info, e);
+    if (!status)
+        status = txn_cursor(t, info->tree, &c, e);
+    if (status)
+        return status;
+    *first = *last = 0;
+    int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
+    if (rc == 0) {
+        *first = rowid_get(key.mv_data);
+        rc = mdb_cursor_get(c, &key, &data, MDB_LAST);
+    }
+    if (rc == 0)
+        *last = rowid_get(key.mv_data);
+    return rc == 0 || rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read a table");
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Finds the greatest rowid in use. It is cached in *out until the transaction closes its

@@ -54,13 +54,21 @@ static int known_stats(void *ctx, const table_def *t, arena *a, table_stats *out
     (void)ctx;
     (void)a;
     if (str_equal(t->name, STR("movies")))
-        *out =
-            (table_stats){.rows = MOVIES, .analyzed = true, .ncolumns = 4, .columns = movie_stats};
+        *out = (table_stats){.rows = MOVIES,
+                             .first_rowid = 1,
+                             .last_rowid = MOVIES,
+                             .analyzed = true,
+                             .ncolumns = 4,
+                             .columns = movie_stats};
     else if (str_equal(t->name, STR("reviews")))
-        *out = (table_stats){
-            .rows = REVIEWS, .analyzed = true, .ncolumns = 6, .columns = review_stats};
+        *out = (table_stats){.rows = REVIEWS,
+                             .first_rowid = 1,
+                             .last_rowid = REVIEWS,
+                             .analyzed = true,
+                             .ncolumns = 6,
+                             .columns = review_stats};
     else
-        *out = (table_stats){.rows = 4};
+        *out = (table_stats){.rows = 4, .first_rowid = 1, .last_rowid = 4};
     return 0;
 }
 
