@@ -195,10 +195,7 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
             return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
                         "%s not allowed in an index: only columns are",
                         n->kind == NODE_LLM ? "an LLM call is" : "expressions are");
-        if (o->descending)
-            return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
-                        "DESC is not supported in an index, and not needed: an index can be "
-                        "scanned in both directions");
+        /* ASC, DESC and NULLS change nothing: an index is scanned in both directions */
         ident *name = ARENA_NEW(b->mem, ident);
         *name = n->name;
         list_add(b->mem, &names, name);
