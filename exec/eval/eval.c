@@ -316,6 +316,9 @@ static int eval_func(const eval_env *v, const expr *x, operand *out) {
         int status = choice_when(&c, x->args[0], x->args[1]);
         return status ? status : choice_else(&c, x->args[2]);
     }
+    case FUNC_REGEXP_MATCHES:
+    case FUNC_REGEXP_EXTRACT:
+        return eval_regexp(v, x, out);
     default:
         return eval_function(v, x, out);
     }

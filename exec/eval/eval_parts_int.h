@@ -75,11 +75,12 @@ void eval_compare(const eval_env *v, expr_op how, const operand *a, const operan
 int eval_cast(const eval_env *v, const expr *x, operand *out);
 int eval_in(const eval_env *v, const expr *x, operand *out);
 
-/* eval_func.c: functions except COALESCE, IFNULL, NULLIF and IIF. */
+/* eval_func.c: functions except COALESCE, IFNULL, NULLIF, IIF and those of regular expressions. */
 int eval_function(const eval_env *v, const expr *x, operand *out);
 
-/* eval_text.c: LIKE, ILIKE, GLOB. */
+/* eval_text.c: LIKE, ILIKE, GLOB; REGEXP_MATCHES, REGEXP_EXTRACT. */
 int eval_match(const eval_env *v, const expr *x, operand *out);
+int eval_regexp(const eval_env *v, const expr *x, operand *out);
 
 /* What a function receives besides its x->nargs arguments. */
 typedef struct call_env {

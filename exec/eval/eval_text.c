@@ -1,5 +1,5 @@
 /*
- * eval_text.c - functions on texts, and LIKE, ILIKE, GLOB.
+ * eval_text.c - functions on texts, LIKE, ILIKE, GLOB, and regular expressions.
  *
  * Invariant: positions and lengths are in code points. A constant pattern is analysed once per
  * batch; `abc`, `abc%`, `%abc` and `%abc%` are matched without the general matcher.
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eval_parts_int.h"
+#include "regexp_int.h"
 
 enum { TEXT_LIMIT = 1 << 30 }; /* maximum size of a result, in bytes */
 
@@ -510,4 +511,60 @@ int eval_match(const eval_env *v, const expr *x, operand *out) {
     }
     out->step = constant && args[0].step == 0 ? 0 : 1;
     return 0;
+}
+
+/* ---- regular expressions --------------------------------------------------------------------- */
+
+static int regexp_row(const expr *x, regexp *r, const operand *args, int row, operand *out,
+                      err *e) {
+    str text = args[0].c.s[row * args[0].step];
+    int64_t group = x->nargs > 2 ? args[2].c.i[row * args[2].step] : 0;
+    bool matched = false;
+    int status = regexp_compile(r, args[1].c.s[row * args[1].step], e);
+    if (status)
+        return status;
+    int groups = regexp_groups(r);
+    if (group < 0 || group > groups)
+        return err_set(e, ERR_BIND, "group %lld: the regular expression has %d%s", (long long)group,
+                       groups, groups == 0 ? ", write ( ) around a part" : "");
+    if ((status = regexp_match(r, text, &matched, e)) != 0)
+        return status;
+    if (x->function == FUNC_REGEXP_MATCHES)
+        out->c.i[row] = matched;
+    else
+        out->c.s[row] = matched ? regexp_group(r, (int)group, text) : STR("");
+    return 0;
+}
+
+int eval_regexp(const eval_env *v, const expr *x, operand *out) {
+    operand *args;
+    int n, status = eval_args(v, x, &args, &n);
+    if (status)
+        return status;
+    for (int a = 0; a < x->nargs; a++)
+        if (args[a].c.type == TYPE_NULL || operand_is_null(&args[a])) {
+            operand_null(v, x->type, out);
+            return 0;
+        }
+    regexp *r;
+    status = regexp_new(&r, v->e);
+    operand_new(v, x->type, n, out);
+    for (int k = 0; k < n && !status; k++) {
+        bool null = false;
+        for (int a = 0; a < x->nargs; a++)
+            null = null || operand_null_at(&args[a], k);
+        if (null)
+            operand_set_null(v, out, n, k);
+        else
+            status = regexp_row(x, r, args, k, out, v->e);
+    }
+    regexp_free(r);
+    out->step = operands_constant(args, x->nargs) ? 0 : 1;
+    if (status && status != ERR_CANCELLED) {
+        /* a bad pattern or group is marked in the statement, else the whole call */
+        const expr *at = status == ERR_TYPE ? x->args[1] : status == ERR_BIND ? x->args[2] : x;
+        v->e->pos = at->pos;
+        v->e->len = at->len;
+    }
+    return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eval/regexp_int.h"
 #include "llm/llm_runtime_int.h"
 #include "stmt_int.h"
 #include "system/llm_history_int.h"
@@ -236,12 +237,14 @@ void stmt_open_ctx(stmt *s) {
                         .view = &s->view,
                         .notices = &s->notice,
                         .progress = &s->progress};
+    regexp_set_cancel(&s->cancel);
 }
 
 void stmt_release_ctx(stmt *s) {
     stmt_release_plan(s);
     llm_runtime_free(s->ctx.llm);
     s->ctx = (exec_ctx){0};
+    regexp_set_cancel(NULL);
 }
 
 static int run_once(stmt *s, err *e) {

@@ -10,7 +10,7 @@
 
 #include "estimate_int.h"
 
-static const double GUESSED_ROWS = 1000, GUESSED_BYTES = 40;
+static const double GUESSED_ROWS = 1000, GUESSED_BYTES = 40, PATTERN_SHARE = 0.1;
 
 estimator *estimator_new(arena *mem, const plan_env *env) {
     estimator *s = ARENA_NEW(mem, estimator);
@@ -389,7 +389,7 @@ static double op_selectivity(estimator *s, const expr *x, const rel *r) {
     case OP_LIKE:
     case OP_ILIKE:
     case OP_GLOB:
-        return 0.1;
+        return PATTERN_SHARE;
     default:
         return 0.5;
     }
@@ -407,6 +407,8 @@ double estimate_selectivity(estimator *s, const expr *x, const rel *r) {
         share = in_selectivity(s, x, r);
     else if (x->kind == EXPR_COLUMN)
         share = constant_selectivity(s, x, &yes, r);
+    else if (x->kind == EXPR_FUNC && x->function == FUNC_REGEXP_MATCHES)
+        share = PATTERN_SHARE;
     return BASE_MIN(1, BASE_MAX(0, share));
 }
 

@@ -283,6 +283,15 @@ node *node_like(parser *p, expr_op op, bool negated, node *a, node *pattern, nod
     return node_not(p, negated, n);
 }
 
+node *node_regexp(parser *p, bool negated, node *a, node *pattern) {
+    str name = STR("regexp_matches");
+    node *n = node_new(p, NODE_CALL, a->pos, node_end(pattern) - a->pos);
+    n->name = (ident){.name = name, .pos = n->pos, .len = BASE_MIN(n->len, (int)name.n)};
+    node_arg(p, n, a);
+    node_arg(p, n, pattern);
+    return node_not(p, negated, n);
+}
+
 node *node_is(parser *p, bool negated, node *x, node *y) {
     return node_binary(p, negated ? OP_IS_NOT : OP_IS, x, y);
 }

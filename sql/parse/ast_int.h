@@ -332,6 +332,8 @@ node *node_star(parser *p, token *qualifier, token star);
 node *node_unary(parser *p, expr_op op, token at, node *x);
 node *node_binary(parser *p, expr_op op, node *a, node *b);
 node *node_like(parser *p, expr_op op, bool negated, node *a, node *pattern, node *escape);
+/* a REGEXP pattern is regexp_matches(a, pattern) */
+node *node_regexp(parser *p, bool negated, node *a, node *pattern);
 node *node_is(parser *p, bool negated, node *x, node *y);
 node *node_row(parser *p, token open, node *first, const list *rest, token close);
 node *node_between(parser *p, bool negated, node *x, node *low, node *high);

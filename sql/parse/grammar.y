@@ -52,7 +52,7 @@ static int end_of(token t) {
 %left OR.
 %left AND.
 %right NOT.
-%left IS LIKE ILIKE GLOB BETWEEN IN EQ NE.
+%left IS LIKE ILIKE GLOB REGEXP BETWEEN IN EQ NE.
 %left LT LE GT GE.
 %right ESCAPE.
 %left PLUS MINUS.
@@ -737,6 +737,9 @@ like_word(A) ::= NOT ILIKE. [LIKE] { A.op = OP_ILIKE; A.negated = true; }
 like_word(A) ::= NOT GLOB. [LIKE] { A.op = OP_GLOB; A.negated = true; }
 expr(A) ::= expr(X) like_word(L) expr(Y). [LIKE] { A = node_like(p, L.op, L.negated, X, Y, NULL); }
 expr(A) ::= expr(X) like_word(L) expr(Y) ESCAPE expr(E). [LIKE] { A = node_like(p, L.op, L.negated, X, Y, E); }
+
+expr(A) ::= expr(X) REGEXP expr(Y). { A = node_regexp(p, false, X, Y); }
+expr(A) ::= expr(X) NOT REGEXP expr(Y). [REGEXP] { A = node_regexp(p, true, X, Y); }
 
 %type between_word {bool}
 between_word(A) ::= BETWEEN. { A = false; }

@@ -91,7 +91,7 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
         return TK_ILLEGAL;
     }
     "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "quote names with \""; return TK_ILLEGAL; }
-    "~" { *end = cursor; *problem = "regular expressions are not supported; use LIKE, ILIKE or GLOB"; return TK_ILLEGAL; }
+    "~" { *end = cursor; *problem = "unexpected ~; write x REGEXP 'pattern', and (?i) at its start to ignore case"; return TK_ILLEGAL; }
     ":" | "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "write variables as :name"; return TK_ILLEGAL; }
     "\\" { *end = cursor; *problem = "write shell commands on a line of their own"; return TK_ILLEGAL; }
     "&&" { *end = cursor; *problem = "unexpected &&; write AND"; return TK_ILLEGAL; }
