@@ -175,6 +175,11 @@ void err_clear(err *e);
 /* Sets the error that made arena_failed() true; returns 0 if arena_failed() is false. */
 int arena_full_error(const arena *a, err *e);
 
+/* If a file begins with the bytes of another program's format, such as Parquet or SQLite: sets
+ * the error "'path' is a Parquet file" followed by `wanted`, with a way to CSV as hint, and returns
+ * its code. Else 0. `head`: as much of the file as was read, at best its first 4 KiB. */
+int refuse_foreign_file(err_code code, const char *path, str head, const char *wanted, err *e);
+
 /* Returns ERR_CANCELLED if *cancel is true, else 0; `cancel` may be NULL. Loops call it once per
  * row or batch. */
 static inline int check_cancel(const atomic_bool *cancel, err *why) {

@@ -40,18 +40,22 @@ static int fill_sample(csv *c, err *e) {
     }
     const char *p = c->in.p + c->in.start;
     size_t n = c->in.end - c->in.start;
-    if (n >= 2 && (memcmp(p, "\xff\xfe", 2) == 0 || memcmp(p, "\xfe\xff", 2) == 0)) {
-        err_set(e, ERR_UNSUPPORTED, "'%s' is UTF-16; kvasir reads UTF-8", c->in.name);
-        err_hint(e, "convert it: iconv -f UTF-16 -t UTF-8");
-        return ERR_UNSUPPORTED;
-    }
+    int status =
+        refuse_foreign_file(ERR_UNSUPPORTED, c->in.name, (str){p, BASE_MIN(n, (size_t)4096)},
+                            "; kvasir reads CSV and TSV in UTF-8", e);
+    if (status)
+        return status;
     if (memchr(p, 0, n))
         return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it contains NUL bytes",
                        c->in.name);
     /* A user who gives a delimiter means CSV. */
     if (!c->options.delimiter && is_json(p, n)) {
+        bool lines = p[strspn(p, " \t\r\n")] == '{';
         err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
-        err_hint(e, "convert a list of objects: jq -r 'map([.a, .b])[] | @csv'");
+        err_hint(e,
+                 "jq -r%s '(.[0] | keys_unsorted) as $k | $k, (.[] | [.[$k[]]]) | @csv' '%s' > "
+                 "table.csv",
+                 lines ? "s" : "", c->in.name);
         return ERR_UNSUPPORTED;
     }
     if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
@@ -284,8 +288,8 @@ int csv_sniff(csv *c, err *e) {
         err_set(e, ERR_CORRUPT, "'%s' is empty", c->in.name);
         if (c->in.once)
             err_hint(e,
-                     "a pipe can be read only once; to read it several times: CREATE TABLE t AS "
-                     "SELECT * FROM '%s'",
+                     "a pipe can be read only once; if a statement before read it, keep the rows "
+                     "there: CREATE TABLE t AS SELECT * FROM '%s'",
                      c->name ? c->name : "-");
         return ERR_CORRUPT;
     }

@@ -41,19 +41,19 @@ static bool is_database_file(const char *name) {
 
 /* Sets the error for a path that names a file. */
 static int refuse_file(const char *path, err *e) {
-    char head[16] = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    static const char wanted[] = ", not a kvasir database (which is a directory)";
+    char head[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : -1;
     if (fd >= 0)
         close(fd);
-    bool sqlite = n == 16 && memcmp(head, "SQLite format 3", 16) == 0;
-    err_set(e, ERR_CORRUPT, "'%s' is %s, not a kvasir database (which is a directory)", path,
-            sqlite ? "an SQLite database" : "a file");
-    if (sqlite)
-        err_hint(e,
-                 "import a table as CSV: sqlite3 -header -csv '%s' 'SELECT * FROM t' | "
-                 "kvasir NEW \"CREATE TABLE t AS SELECT * FROM '-'\"",
-                 path);
+    int status =
+        refuse_foreign_file(ERR_CORRUPT, path, (str){head, n > 0 ? (size_t)n : 0}, wanted, e);
+    if (status)
+        return status;
+    err_set(e, ERR_CORRUPT, "'%s' is a file%s", path, wanted);
+    if (n == 0)
+        err_hint(e, "it has zero bytes; remove it, or give the new database another name");
     else
         err_hint(e, "a CSV file can be queried directly: SELECT * FROM '%s'", path);
     return ERR_CORRUPT;
