@@ -182,6 +182,7 @@ typedef struct bind_place {
     windowing *windows;    /* the bound window functions; NULL: none are allowed */
     const char *no_window; /* names the clause in the error; NULL: no_aggregate names the clause */
     const char *refuse;    /* not NULL: LLM calls and subqueries are errors in this clause */
+    const char *instead;   /* hint for a subquery that `refuse` refuses; NULL: none */
     bool returning;        /* in RETURNING: subqueries cannot read the written rows */
     const output *aliases; /* select items that an unknown name may refer to */
     int naliases;

@@ -506,6 +506,8 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
     rel *r = NULL;
     b->at.scope = NULL;
     b->at.refuse = "the examples query";
+    b->at.instead =
+        "write it as a join, or keep the rows: CREATE TABLE shots AS SELECT …, examples => shots";
     int status =
         is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
     b->at = before;

@@ -18,8 +18,11 @@
  * clause. `inherited` is the guard of each of its calls. */
 static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     bind_place before = b->at;
-    b->at = (bind_place){
-        .scope = before.scope, .refuse = before.refuse, .guard = inherited, .inherited = inherited};
+    b->at = (bind_place){.scope = before.scope,
+                         .refuse = before.refuse,
+                         .instead = before.instead,
+                         .guard = inherited,
+                         .inherited = inherited};
     int status = bind_query(b, q, out);
     b->at = before;
     if (status)
@@ -67,9 +70,11 @@ static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
 }
 
 static bool allows_subquery(binder *b, const node *n) {
-    if (b->at.refuse)
+    if (b->at.refuse) {
         fail_node(b, n, "a subquery is not allowed in %s", b->at.refuse);
-    else if (!b->at.lift)
+        if (b->at.instead)
+            err_hint(b->e, "%s", b->at.instead);
+    } else if (!b->at.lift)
         fail_node(b, n, "a subquery is not allowed in this place");
     return !b->at.refuse && b->at.lift;
 }

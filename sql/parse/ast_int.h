@@ -287,6 +287,7 @@ typedef struct parser {
     bool failed;
     ast *result;
     token last, previous; /* the current token and the token before it */
+    token before;         /* the token before `previous` */
     int last_code, previous_code;
     token first; /* first token of the statement */
     int end;     /* end offset of the statement's last token that is not a semicolon */

@@ -55,6 +55,10 @@ static const struct {
     {NULL, TK_STAR, NULL, TK_REPLACE, NULL, "list the columns instead"},
     {NULL, TK_GT, NULL, TK_ALL, NULL, "write > (SELECT max(…) …)"},
     {NULL, TK_LT, NULL, TK_ALL, NULL, "write < (SELECT min(…) …)"},
+    {NULL, TK_ID, "MATCH", TK_STRING, NULL,
+     "there is no full-text index; write x ILIKE '%word%' or x REGEXP '(?i)\\bword\\b'"},
+    {NULL, ANY_CODE, NULL, TK_ID, "MATCH",
+     "there is no full-text index; write x ILIKE '%word%' or x REGEXP '(?i)\\bword\\b'"},
     {NULL, TK_LP, NULL, TK_SELECT, NULL,
      "put the subquery in its own parentheses: f((SELECT …)); for = ANY (…) write IN (…)"},
     {NULL, TK_ID, NULL, TK_DOT, NULL,
@@ -127,6 +131,9 @@ static bool is_word(token t, const char *word) {
 }
 
 const char *foreign_syntax_hint(const parser *p, int code, token at) {
+    if (p->previous_code == TK_LP && is_word(p->before, "LATERAL"))
+        return "write a subquery in the select list, which may read the tables of FROM, or "
+               "JOIN the tables ON its condition";
     for (size_t i = 0; i < BASE_COUNT(patterns); i++)
         if ((patterns[i].previous == ANY_CODE || patterns[i].previous == p->previous_code) &&
             (patterns[i].code == ANY_CODE || patterns[i].code == code) &&

@@ -149,6 +149,7 @@ static void feed(parser *p, void *machine, int code, token t) {
     p->last = t;
     p->last_code = code;
     sql_grammar(machine, code, t, p);
+    p->before = p->previous;
     p->previous = t;
     p->previous_code = code;
     if (code && code != TK_SEMI)
