@@ -220,6 +220,17 @@ static bool cmd_read(shell *sh, command_call *c) {
     return c->argc ? sh->run_file(sh, c->argv[0]) : shell_complain(sh, "%s needs a file", c->name);
 }
 
+/* As .read, but a relative FILE is sought beside the script that has this line; at the prompt and
+ * in -c, where there is none, in the working directory. */
+static bool cmd_read_relative(shell *sh, command_call *c) {
+    const char *script = sh->where && sh->where->file ? sh->where->file : "";
+    const char *end = strrchr(script, '/');
+    bool beside = c->argc && end && *c->argv[0] != '/' && strcmp(c->argv[0], "-") != 0;
+    if (beside)
+        c->argv[0] = arena_printf(c->mem, "%.*s%s", (int)(end + 1 - script), script, c->argv[0]);
+    return cmd_read(sh, c);
+}
+
 /* Removes quotes around the whole text. */
 str command_unquote(str s) {
     bool quoted = s.n >= 2 && (*s.p == '\'' || *s.p == '"') && s.p[s.n - 1] == *s.p;
@@ -396,7 +407,9 @@ static const command commands[] = {
      cmd_functions},
     {"settings", "\\dconfig", "[PATTERN]", "list settings (SET and SHOW) with their values",
      ARG_SETTING, cmd_settings},
-    {"read", "\\i \\ir .source", "FILE", "run a script", ARG_FILE, cmd_read},
+    {"read", "\\i .source", "FILE", "run a script", ARG_FILE, cmd_read},
+    {"ir", "\\ir", "FILE", "run a script, named relative to the script that this line is in",
+     ARG_FILE, cmd_read_relative},
     {"import", "", "FILE TABLE", "load CSV or TSV into a table, created if missing", ARG_FILE,
      cmd_import},
     {"dump", "", "[TABLE ...]", "write tables, indexes and views as SQL", ARG_TABLE, cmd_dump},
