@@ -360,7 +360,7 @@ double clock_thread_ms(void);
     X(distinct_inputs, WORDS_INPUTS, true, "distinct_inputs")                                       \
     X(answers_stored, WORDS_KNOWN, true, "stored_answers")     /* found in the cache */             \
     X(answers_repeated, "", false, "known_answers") /* the statement had sent an equal prompt */    \
-    X(answers_calibrated, "changed by calibration", false, "") /* answers that were not likeliest */ \
+    X(answers_calibrated, "changed by priors", false, "") /* answers that were not likeliest */ \
     X(answers_ended, "ended by max_tokens", false, "")                                              \
     X(prompts_shortened, "fields left out", false, "") /* prompts cut to fit the context */         \
     X(stored_tokens, "", false, "")                 /* prompt tokens of stored answers */           \

@@ -258,6 +258,75 @@ static answer_kind answers_of(const site_run *site, bool (*is)(const llm_answer 
     return k;
 }
 
+/* A notice is given if at least LOPSIDED of at least MANY_ANSWERS distinct inputs have the same
+ * answer. It names the probabilities of the runner-up if they spread by SPREAD or more. */
+enum { MANY_ANSWERS = 30 };
+static const double LOPSIDED = 0.95, SPREAD = 0.05;
+
+/* How a call's typed answers fell. */
+typedef struct answer_tally {
+    uint32_t known;     /* number of distinct inputs with an answer */
+    uint32_t *count;    /* [nliterals] */
+    double *mean;       /* [nliterals] mean probability */
+    double *low, *high; /* [nliterals] range of the probability */
+} answer_tally;
+
+static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally *t) {
+    int n = site->plan->call->nliterals;
+    double *probs = ARENA_ARRAY(mem, double, n);
+    *t = (answer_tally){0, ARENA_ARRAY(mem, uint32_t, n), ARENA_ARRAY(mem, double, n),
+                        ARENA_ARRAY(mem, double, n), ARENA_ARRAY(mem, double, n)};
+    for (uint32_t i = 0; i < site->in->count; i++) {
+        const llm_answer *a = site->answers[i];
+        if (a == NULL || a->pending || a->failed || a->probs == NULL)
+            continue;
+        llm_answer decided = llm_decided(o, site, a, probs);
+        t->count[decided.choice]++;
+        for (int k = 0; k < n; k++) {
+            double p = decided.probs[k];
+            t->low[k] = t->known == 0 ? p : BASE_MIN(t->low[k], p);
+            t->high[k] = t->known == 0 ? p : BASE_MAX(t->high[k], p);
+            t->mean[k] += p;
+        }
+        t->known++;
+    }
+}
+
+static const char *literal_shown(const llm_call *call, int literal, arena *mem) {
+    if (call->returns == RETURNS_BOOLEAN)
+        return literal == 0 ? "true" : "false";
+    str s = call->literals[literal];
+    return arena_printf(mem, call->returns == RETURNS_ENUM ? "'%.*s'" : "%.*s",
+                        (int)BASE_MIN(s.n, (size_t)60), s.p);
+}
+
+static void note_lopsided(op *o, const site_run *site) {
+    const llm_call *call = site->plan->call;
+    answer_tally t;
+    int most = 0, next = -1;
+    if (call->nliterals < 2)
+        return;
+    arena *mem = arena_new();
+    tally_answers(o, site, mem, &t);
+    for (int k = 1; k < call->nliterals; k++)
+        most = t.count[k] > t.count[most] ? k : most;
+    for (int k = 0; k < call->nliterals; k++)
+        if (k != most && (next < 0 || t.mean[k] > t.mean[next]))
+            next = k;
+    if (t.known >= MANY_ANSWERS && (double)t.count[most] >= LOPSIDED * (double)t.known) {
+        const char *more = "";
+        if (t.high[next] - t.low[next] >= SPREAD)
+            more = arena_printf(mem, ", although the probability of %s ranges from %.2f to %.2f%s",
+                                literal_shown(call, next, mem), t.low[next], t.high[next],
+                                call->calibrate == CALIBRATE_OFF
+                                    ? ": calibrate => 'batch' would compare the rows by it"
+                                    : "");
+        exec_notice(o->ctx, "LLM#%d: %u of %u answers are %s%s", call->number, t.count[most],
+                    t.known, literal_shown(call, most, mem), more);
+    }
+    arena_free(mem);
+}
+
 static void note_answers(op *o, const site_run *site) {
     const llm_call *call = site->plan->call;
     answer_kind ended = answers_of(site, was_ended), cut = answers_of(site, was_shortened),
@@ -278,6 +347,7 @@ static void note_answers(op *o, const site_run *site) {
                     "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
                     call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
                     failed.first->text.p);
+    note_lopsided(o, site);
     o->ctx->llm->figures.answers_calibrated += llm_count_calibrated(o, site);
     o->ctx->llm->figures.answers_ended += ended.count;
     o->ctx->llm->figures.prompts_shortened += cut.count;
