@@ -35,8 +35,9 @@ typedef struct shown_prompt {
 
 typedef struct shown_call {
     const llm_template *tmpl;
-    uint64_t inputs, repeated; /* distinct inputs; those whose prompt was sent before */
-    bool reads_answers;        /* a field has another call's answer */
+    uint64_t inputs;    /* number of distinct inputs */
+    uint64_t repeated;  /* number of inputs whose prompt was sent before */
+    bool reads_answers; /* a field has another call's answer */
     int nprompts;
     shown_prompt prompts[SHOWN_PROMPTS];
 } shown_call;

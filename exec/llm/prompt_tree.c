@@ -269,8 +269,8 @@ static void print_rest(tree_printer *p, uint32_t first, uint32_t end) {
 
 static void print_children(tree_printer *p, uint32_t parent);
 
-/* Prints a node's line and, if it is shown, its children. If it is not, the line stands for the
- * nodes below it too, which a + says. */
+/* Prints a node's line and, if it is shown, its children. If it is not, the line begins with + and
+ * its tokens include the nodes below it. */
 static void print_child(tree_printer *p, uint32_t at) {
     const tree_node *n = &p->tree->nodes[at];
     size_t indent = p->indent.n;

@@ -15,12 +15,14 @@
 
 enum { MIN_TEXT = 8, ROWS_PER_CHUNK = 256, BOX_HEAP_BYTES = 64 << 20 };
 
-/* By default a box wraps if a text column narrower than NARROW cuts texts: what is left of them is
- * then less than a thought. A cell gets LEAST_LINES lines, with NARROW columns about a line of the
- * screen, and more if there are few rows: all together about ALL_LINES. After --wrap it gets what it
- * needs. Columns have WORD before longer ones get more. A record view with less than MIN_VALUE
- * columns for values has them below the names. */
-enum { NARROW = 20, WORD = 12, LEAST_LINES = 4, ALL_LINES = 40, MIN_VALUE = 10 };
+/* Without --wrap a box wraps if a text column narrower than NARROW columns would cut texts. */
+enum { NARROW = 20 };
+/* A cell then has at most LEAST_LINES lines; if there are few rows, at most ALL_LINES divided by
+ * their number. With --wrap it has as many as it needs. */
+enum { LEAST_LINES = 4, ALL_LINES = 40 };
+/* WORD: width up to which all columns are widened before one is widened further. MIN_VALUE: a record
+ * with fewer columns for its values has them below the names. */
+enum { WORD = 12, MIN_VALUE = 10 };
 
 typedef struct cell {
     str text;  /* control characters made visible, except line feeds */

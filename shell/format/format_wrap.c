@@ -8,8 +8,8 @@
 
 #include "format_int.h"
 
-/* Characters that may not begin or end a line that is broken beside a wide character, as in CJK
- * typesetting. Those who write by words put a blank on the other side of theirs. */
+/* Characters that may not begin (no_start) or end (no_end) a line that is broken beside a wide
+ * character, as in CJK typesetting. Other scripts are broken at blanks only. */
 static const char no_start[] = ",.;:!?)]}%、。，．・：；？！）］｝〕〉》」』】’”…‥々ー";
 static const char no_end[] = "([{（［｛〔〈《「『【‘“";
 
