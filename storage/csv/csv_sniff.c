@@ -40,11 +40,12 @@ static int fill_sample(csv *c, err *e) {
     }
     const char *p = c->in.p + c->in.start;
     size_t n = c->in.end - c->in.start;
-    int status =
-        refuse_foreign_file(ERR_UNSUPPORTED, c->in.name, (str){p, BASE_MIN(n, (size_t)4096)},
-                            "; kvasir reads CSV and TSV in UTF-8", e);
-    if (status)
-        return status;
+    /* with a delimiter the user means CSV; what begins like UTF-16 is not CSV all the same */
+    bool text = c->options.delimiter && n > 0 && (unsigned char)p[0] < 0x80;
+    str head = {p, BASE_MIN(n, (size_t)4096)};
+    if (!text && refuse_foreign_file(ERR_UNSUPPORTED, c->in.name, head,
+                                     "; kvasir reads CSV and TSV in UTF-8", e))
+        return ERR_UNSUPPORTED;
     if (memchr(p, 0, n))
         return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it contains NUL bytes",
                        c->in.name);
