@@ -369,6 +369,10 @@ typedef struct llm_call {
 value_type llm_call_type(const llm_call *call); /* type of the result column */
 const char *llm_returns_name(llm_returns r);    /* "TEXT", "ENUM", … */
 
+/* Whether the call's answers are decided by their probabilities divided by priors: SET
+ * llm_calibrate or its option says so, and it has a list of answers. */
+bool llm_call_is_calibrated(const llm_call *call);
+
 /* A column with a probability, for LLM_PROB() and LLM_MEAN(). `literal` is the index of the literal
  * whose probability it is, or one of the following. */
 enum {

@@ -173,8 +173,7 @@ static int select_uncalibrated(llm_sender *x, int at, const int64_t *rows, int64
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
     uint64_t inputs, fresh = 0;
     (void)e;
-    if (site->plan->call->calibrate != CALIBRATE_OFF && site->plan->call->nliterals > 0 &&
-        priors_of(x->o, site->plan->call) == NULL)
+    if (llm_call_is_calibrated(site->plan->call) && priors_of(x->o, site->plan->call) == NULL)
         llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
     x->o->ctx->llm->figures.distinct_inputs += fresh;
     return 0;
@@ -283,7 +282,7 @@ int llm_calibrate(op *o, err *e) {
             return err_set_at(e, ERR_BIND, call->pos, call->len,
                               "calibrate needs a call that has a list of answers: ENUM, BOOLEAN "
                               "or INTEGER BETWEEN");
-        if (call->calibrate != CALIBRATE_OFF && call->nliterals > 1 && priors_of(o, call) == NULL)
+        if (llm_call_is_calibrated(call) && priors_of(o, call) == NULL)
             status = calibrate(o, site, e);
     }
     return status;

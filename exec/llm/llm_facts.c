@@ -138,7 +138,7 @@ static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order)
  * by counting tokens. */
 static bool text_depends_on_rows(const settings *s, const llm_call *call) {
     str mode = str_from(s->field_order);
-    if (s->llm_layout == LAYOUT_AUTO || (call->calibrate != CALIBRATE_OFF && call->nliterals > 0))
+    if (s->llm_layout == LAYOUT_AUTO || llm_call_is_calibrated(call))
         return true;
     return call->nfields > 1 && s->psm != PSM_SETTING_OFF &&
            (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));

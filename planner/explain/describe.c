@@ -349,8 +349,7 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     fact_exprs(f, NULL, "arguments", u->args, call->nfields);
     describe_type(f, call);
     fact_words(f, call->examples ? " with examples" : "");
-    bool calibrated = call->calibrate != CALIBRATE_OFF && call->nliterals > 0;
-    if (calibrated)
+    if (llm_call_is_calibrated(call))
         fact_bool(f, " calibrated", "calibrated", true);
     if (call->model.n)
         fact_str(f, " by ", "model", call->model);

@@ -23,7 +23,7 @@ typedef struct split_sites {
 /* Whether the call's answers do not depend on which rows reach it: it is not calibrated, and
  * neither a field nor the guard is volatile. */
 static bool is_stable(const llm_site *u) {
-    if (u->call->calibrate != CALIBRATE_OFF && u->call->nliterals > 0)
+    if (llm_call_is_calibrated(u->call))
         return false;
     for (int i = 0; i < u->call->nfields; i++)
         if (expr_is_volatile(u->args[i]))

@@ -29,9 +29,9 @@ static void print_estimate(shell *sh, const exec_estimate *x) {
     buf_append_c(&line, "about ");
     progress_duration(&line, x->cost_ms / 1000);
     buf_append_c(&line, ": ");
-    format_count(&line, (uint64_t)round(x->distinct_inputs));
+    buf_append_count(&line, (uint64_t)round(x->distinct_inputs));
     buf_append_c(&line, " prompts, ");
-    format_count(&line, (uint64_t)round(x->computed_tokens));
+    buf_append_count(&line, (uint64_t)round(x->computed_tokens));
     const settings *now = db_settings(sh->db);
     bool kept = now->cache && now->answer_cache;
     buf_append_c(&line, kept ? " tokens; Ctrl-C keeps the answers" : " tokens");

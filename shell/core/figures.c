@@ -5,7 +5,7 @@
 
 void shell_summary_line(const exec_summary *s, buf *out) {
     const llm_figures *m = &s->llm;
-    format_count(out, m->inputs);
+    buf_append_count(out, m->inputs);
     /* false: EXPLAIN (TOKENS) only counted rows */
     bool asked = m->prompt_tokens || m->answers_stored;
     buf_printf(out, " %s %s, ", m->inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
@@ -13,21 +13,21 @@ void shell_summary_line(const exec_summary *s, buf *out) {
     progress_duration(out, s->seconds - s->held_seconds);
     if (m->prompt_tokens) {
         buf_printf(out, ", " WORDS_HIT_RATE " %.0f %%, ", 100 * BASE_MAX(llm_hit_rate(m), 0.0));
-        format_count(out, m->computed_tokens);
+        buf_append_count(out, m->computed_tokens);
         buf_append_c(out, " of ");
-        format_count(out, m->prompt_tokens);
+        buf_append_count(out, m->prompt_tokens);
         buf_append_c(out, " tokens " WORDS_COMPUTED);
     }
     if (m->answers_stored) {
         buf_append_c(out, ", ");
-        format_count(out, m->answers_stored);
+        buf_append_count(out, m->answers_stored);
         buf_append_c(out, m->answers_stored == 1 ? " answer known" : " " WORDS_KNOWN);
     }
 }
 
 static void stat_line(buf *out, const char *name, uint64_t n) {
     buf count = {0};
-    format_count(&count, n);
+    buf_append_count(&count, n);
     buf_printf(out, "%20s  %s\n", name, count.p);
     buf_free(&count);
 }

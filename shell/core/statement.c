@@ -125,7 +125,7 @@ static void take_rows(run *r, const batch *b) {
 /* Prints "3 rows inserted", or "3 rows" for a SELECT. */
 static void note_rows(run *r, uint64_t n, const char *what, const char *more) {
     buf count = {0};
-    format_count(&count, n);
+    buf_append_count(&count, n);
     shell_note(r->sh, "%s %s%s%s", count.p, n == 1 ? "row" : "rows", what, more);
     buf_free(&count);
 }
@@ -244,7 +244,7 @@ static void print_cancelled(const run *r) {
     progress_duration(&text, r->now.seconds);
     if (r->now.answers_kept) {
         buf_append_c(&text, "; ");
-        format_count(&text, r->now.answers_kept);
+        buf_append_count(&text, r->now.answers_kept);
         buf_append_c(&text, r->now.answers_kept == 1 ? " answer is kept" : " answers are kept");
         buf_append_c(&text, "; a rerun computes only the rest");
     }

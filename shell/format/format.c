@@ -202,7 +202,3 @@ void format_entry(buf *out, str left, int indent, str text, int columns) {
     buf_append_str(out, text);
     buf_append_char(out, '\n');
 }
-
-void format_count(buf *out, uint64_t n) {
-    buf_append_count(out, n);
-}

@@ -474,7 +474,7 @@ static void draw_more(format *f, const frame *fr) {
         return;
     buf line = {0};
     buf_printf(&line, "%s ", fr == &frame_utf8 ? "…" : "...");
-    format_count(&line, f->rows - f->rows_kept);
+    buf_append_count(&line, f->rows - f->rows_kept);
     buf_append_c(&line, f->rows - f->rows_kept == 1 ? " more row" : " more rows");
     style_append(f->out, f->options.color, STYLE_DIM, line.p);
     buf_append_char(f->out, '\n');

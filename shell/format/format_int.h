@@ -82,7 +82,6 @@ void format_columns(buf *out, const char *const *texts, const style *styles, int
 /* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to
  * `columns` (0: not wrapped). If fewer than 20 columns remain for `text`, it starts a new line. */
 void format_entry(buf *out, str left, int indent, str text, int columns);
-void format_count(buf *out, uint64_t n); /* with commas in any locale: 54,432 */
 
 /* Removes the next line of at most `columns` from the text and returns it, without blanks at its
  * end. A line ends at a line feed, at a blank, or beside a wide character; a word is broken only if

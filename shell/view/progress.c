@@ -92,10 +92,10 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         buf_printf(&text, "LLM %d/%d: ", x->operator_number, x->operators);
     bool counts = x->rows_total || x->rows_done || !x->phase[0];
     if (counts)
-        format_count(&text, x->rows_done);
+        buf_append_count(&text, x->rows_done);
     if (x->rows_total) {
         buf_append_char(&text, '/');
-        format_count(&text, x->rows_total);
+        buf_append_count(&text, x->rows_total);
     }
     if (counts)
         buf_printf(&text, " %s", unit);
@@ -121,7 +121,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         part(out, width, &text);
     }
     if (p->rates.tokens > 0) {
-        format_count(&text, (uint64_t)p->rates.tokens);
+        buf_append_count(&text, (uint64_t)p->rates.tokens);
         buf_append_c(&text, " tok/s");
         part(out, width, &text);
     }

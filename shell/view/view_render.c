@@ -175,7 +175,7 @@ static int bar_columns(const canvas *c, int text) {
 static void put_count(canvas *c, int x, uint64_t n) {
     enum { COUNT_COLUMNS = 10 };
     buf text = {0};
-    format_count(&text, n);
+    buf_append_count(&text, n);
     put_buf(c, x + COUNT_COLUMNS - BASE_MIN((int)text.n, (int)COUNT_COLUMNS), VIEW_PLAIN, &text);
 }
 
@@ -210,9 +210,9 @@ static void draw_statement(canvas *c) {
 }
 
 static void append_rows(buf *out, const exec_progress *x) {
-    format_count(out, x->rows_done);
+    buf_append_count(out, x->rows_done);
     buf_append_c(out, " of ");
-    format_count(out, x->rows_total);
+    buf_append_count(out, x->rows_total);
 }
 
 static void draw_rows(canvas *c) {
@@ -304,13 +304,13 @@ static void draw_tokens(canvas *c) {
         {"output", m->output_tokens},
     };
     buf text = {0};
-    format_count(&text, (uint64_t)c->v->rates.tokens);
+    buf_append_count(&text, (uint64_t)c->v->rates.tokens);
     buf_append_c(&text, " tok/s");
     int x = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text) + 2;
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
         buf_printf(&text, "%s ", parts[i].name);
         x = put_buf(c, x, VIEW_DIM, &text);
-        format_count(&text, parts[i].n);
+        buf_append_count(&text, parts[i].n);
         x = put_buf(c, x, VIEW_PLAIN, &text) + 2;
     }
     c->row++;
@@ -460,7 +460,7 @@ static void draw_baselines(canvas *c, int last_row) {
         label(c, all[i].name);
         int at = put_bar(c, LABEL_COLUMNS + 1, BASE_MAX(c->w / 2, 10), all[i].tokens / most,
                          i == n - 1 ? VIEW_GOOD : VIEW_WORK);
-        format_count(&text, (uint64_t)all[i].tokens);
+        buf_append_count(&text, (uint64_t)all[i].tokens);
         if (i == n - 1 && !v->finished) {
             /* Baselines are for all rows, the figure of this run is for the rows so far. */
             buf_append_c(&text, "  so far: ");
@@ -509,9 +509,9 @@ static void draw_help(canvas *c, int last_row) {
 static void draw_one_line(canvas *c) {
     const exec_progress *x = &c->v->now;
     buf text = {0};
-    format_count(&text, x->rows_done);
+    buf_append_count(&text, x->rows_done);
     buf_append_char(&text, '/');
-    format_count(&text, x->rows_total);
+    buf_append_count(&text, x->rows_total);
     buf_printf(&text, " %s  hit %.0f %%", progress_unit(x), 100 * progress_hit_rate(&x->llm));
     put_buf(c, 0, VIEW_PLAIN, &text);
 }

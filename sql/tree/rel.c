@@ -39,6 +39,10 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
     r->ncols = left->ncols + nmore;
 }
 
+bool llm_call_is_calibrated(const llm_call *call) {
+    return call->calibrate != CALIBRATE_OFF && call->nliterals > 0;
+}
+
 int llm_site_prob(const llm_site *site, int id) {
     for (int i = 0; i < site->nprobs; i++)
         if (site->probs[i].id == id)

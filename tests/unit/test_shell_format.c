@@ -554,7 +554,7 @@ static void test_counts(void **state) {
     } cases[] = {{0, "0"}, {999, "999"}, {1000, "1,000"}, {1234567, "1,234,567"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         buf out = {0};
-        format_count(&out, cases[i].n);
+        buf_append_count(&out, cases[i].n);
         assert_string_equal(out.p, cases[i].text);
         buf_free(&out);
     }
