@@ -186,6 +186,7 @@ const setting_info *settings_table(size_t *count);
     X(HEX, "hex", 1, 1, "a", TEXT, 0, "hex(x)", "the bytes of x in hexadecimal")                                            \
     X(CHAR_, "char", 1, -1, "i", TEXT, 0, "char(n, …)", "the text of these code points")                                  \
     X(UNICODE, "unicode", 1, 1, "t", INTEGER, 0, "unicode(text)", "code point of the first character")                    \
+    X(HASH, "hash", 1, -1, "a", INTEGER, 0, "hash(x, …), hash(*)", "a number made of the values, to draw the same sample each time: ORDER BY hash(*) LIMIT 100") \
     X(TYPEOF, "typeof", 1, 1, "a", TEXT, 0, "typeof(x)", "the name of the value's type")                                  \
     X(COALESCE, "coalesce", 1, -1, "=", COMMON, 0, "coalesce(a, b, …)", "the first argument that is not NULL")                     \
     X(IFNULL, "ifnull", 2, 2, "=", COMMON, 0, "ifnull(a, b)", "a, or b if a is NULL")                                     \

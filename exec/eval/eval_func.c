@@ -129,6 +129,15 @@ static int fn_typeof(const call_env *c, const value *args, value *out) {
     return 0;
 }
 
+/* Values that are equal, such as 1 and 1.0, have the same hash. */
+static int fn_hash(const call_env *c, const value *args, value *out) {
+    uint64_t h = 0;
+    for (int k = 0; k < c->x->nargs; k++)
+        h = hash_mix(h, value_hash(args[k]));
+    *out = value_int((int64_t)h);
+    return 0;
+}
+
 static int extreme(const call_env *c, const value *args, int sign, value *out) {
     *out = value_null();
     for (int k = 0; k < c->x->nargs; k++)
@@ -161,7 +170,7 @@ static const function_row_entry number_functions[] = {
     {FUNC_RANDOM, true, fn_random},     {FUNC_TYPEOF, true, fn_typeof},
     {FUNC_GREATEST, true, fn_greatest}, {FUNC_LEAST, true, fn_least},
     {FUNC_VERSION, true, fn_version},   {FUNC_TRUNC, false, fn_trunc},
-    {FUNC_LOG10, false, fn_log10},
+    {FUNC_LOG10, false, fn_log10},      {FUNC_HASH, true, fn_hash},
 };
 
 static const function_row_entry *find_in(const function_row_entry *table, size_t count,

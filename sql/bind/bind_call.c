@@ -102,8 +102,28 @@ expr *wrong_count(binder *b, const node *n, const function_info *info) {
     return NULL;
 }
 
+/* hash(*): of all columns of FROM. */
+static expr *bind_hash_star(binder *b, const node *n) {
+    const scope *from = b->at.scope;
+    if (!from || from->n == 0) {
+        fail_node(b, n, "* needs FROM");
+        return NULL;
+    }
+    expr *call = expr_new(b->mem, EXPR_FUNC, TYPE_INTEGER, from->n);
+    call->function = FUNC_HASH;
+    call->nargs = 0;
+    for (int i = 0; i < from->n; i++) {
+        const scope_column *c = &from->cols[i];
+        if (!c->hidden_column && !c->merged)
+            call->args[call->nargs++] = expr_column(b->mem, c->id, c->type, c->name);
+    }
+    return call;
+}
+
 static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     const function_info *info = function_of(id);
+    if (id == FUNC_HASH && n->star && !n->filter)
+        return bind_hash_star(b, n);
     if (n->star || n->distinct || n->filter || n->order_by.n) {
         fail_node(b, n, "%s() is not an aggregate: it takes no *, DISTINCT, ORDER BY or FILTER",
                   info->name);
