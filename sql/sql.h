@@ -851,6 +851,32 @@ int sql_parse(str text, arena *a, sql_tree *out, err *e);
 /* Binds a parsed statement to the environment's catalog: resolves names and types into *out. The
  * tree is unchanged and may be bound again, to another catalog. */
 int sql_bind(const sql_tree *tree, const bind_env *env, arena *a, sql_stmt **out, err *e);
+/* A column of a SELECT as written, for a caller that composes statements of its parts. */
+typedef struct select_column {
+    str text;         /* the expression */
+    str name;         /* its alias, else the column's name; n = 0: neither */
+    int pos, len;     /* span of `text` in the statement */
+    bool is_call;     /* the expression is an LLM call and nothing else */
+    bool calls_model; /* it has LLM, LLM_PROB or LLM_MEAN anywhere */
+    bool calibrates;  /* is_call: the call has the option calibrate */
+    int after_prompt; /* is_call: offset in `text` at which ", option => value" can be inserted */
+    int nanswers;     /* is_call: number of answers that RETURNS lists; 0: it lists none */
+    value *answers;   /* TEXT of ENUM, BOOLEAN, INTEGER of INTEGER BETWEEN */
+} select_column;
+
+/* `head`, columns separated by commas, and `from` are the whole statement. */
+typedef struct select_parts {
+    str head; /* up to SELECT, with a WITH before it */
+    int ncolumns;
+    select_column *columns;
+    str from; /* FROM and all that follows */
+} select_parts;
+
+/* Takes a parsed statement apart, allocated in `a` and pointing into its text. ERR_UNSUPPORTED,
+ * with its place, unless it is one SELECT … FROM … [WHERE …], so that its columns may be replaced
+ * and QUALIFY … appended. */
+int sql_select_parts(const sql_tree *tree, arena *a, select_parts *out, err *e);
+
 #ifdef KVASIR_TEST_MODELS
 /* Counts of this process, for tests: texts parsed, binder passes. */
 extern atomic_uint sql_parsed, sql_bound;

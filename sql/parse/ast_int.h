@@ -141,6 +141,7 @@ typedef struct from_item from_item;
 struct from_item {
     from_kind kind;
     int pos, len;
+    int clause; /* offset of the word FROM, if this is all of a FROM clause */
     int depth;
     ident name; /* FROM_NAME, FROM_FUNCTION */
     str path;   /* FROM_FILE */

@@ -531,7 +531,7 @@ value_item(A) ::= DEFAULT(T). { A = node_new(p, NODE_DEFAULT, T.pos, T.len); }
 %type from_item {from_item *}
 %type from_base {from_item *}
 from_opt(A) ::= . { A = NULL; }
-from_opt(A) ::= FROM from_list(F). { A = F; }
+from_opt(A) ::= FROM(T) from_list(F). { A = F; A->clause = T.pos; }
 from_list(A) ::= join_tree(F). { A = F; }
 from_list(A) ::= from_list(X) COMMA join_tree(Y). { A = from_join(p, JOIN_CROSS, X, Y, NULL, NULL); }
 join_tree(A) ::= from_item(F). { A = F; }

@@ -158,6 +158,65 @@ static void carets_stand_under_their_place(void **state) {
     assert_int_equal(column_, 4);
 }
 
+/* Returns the text's parts as "head|column=name!|…|from": ! marks LLM calls, with the number of
+ * their answers; an error as its message. */
+static const char *parts(const char *text) {
+    static buf out;
+    arena *a = arena_new();
+    sql_tree tree;
+    select_parts x;
+    err e;
+    buf_clear(&out);
+    if (sql_parse(str_from(text), a, &tree, &e) || sql_select_parts(&tree, a, &x, &e)) {
+        buf_append_c(&out, e.message);
+    } else {
+        buf_append_str(&out, x.head);
+        for (int i = 0; i < x.ncolumns; i++) {
+            const select_column *c = &x.columns[i];
+            buf_printf(&out, "|%.*s=%.*s", (int)c->text.n, c->text.p, (int)c->name.n, c->name.p);
+            if (c->is_call)
+                buf_printf(&out, "!%d%s@%.*s", c->nanswers, c->calibrates ? "c" : "",
+                           (int)c->text.n - c->after_prompt, c->text.p + c->after_prompt);
+            else if (c->calls_model)
+                buf_append_char(&out, '?');
+        }
+        buf_append_char(&out, '|');
+        buf_append_str(&out, x.from);
+    }
+    arena_free(a);
+    return out.p;
+}
+
+static void selects_are_taken_apart(void **state) {
+    (void)state;
+    assert_string_equal(parts("select (a) as b, t.c /* , */ from t where a IS DISTINCT FROM 1; --"),
+                        "select |(a)=b|t.c=c|from t where a IS DISTINCT FROM 1");
+    assert_string_equal(parts("with t as (select 1 as a) select a is distinct from 2 x from t"),
+                        "with t as (select 1 as a) select |a is distinct from 2=x|from t");
+    assert_string_equal(parts("select LLM('p', a) returns enum('x', 'y', 'z') as c from t"),
+                        "select |LLM('p', a) returns enum('x', 'y', 'z')=c!3@, a) returns "
+                        "enum('x', 'y', 'z')|from t");
+    assert_string_equal(
+        parts("select (LLM(('p'), calibrate => 'off', a) returns integer between -1 and 5) from t"),
+        "select |(LLM(('p'), calibrate => 'off', a) returns integer between -1 and 5)=!7c@, "
+        "calibrate => 'off', a) returns integer between -1 and 5)|from t");
+    assert_string_equal(parts("select LLM('p', a) returns boolean, LLM('p', a) from t"),
+                        "select |LLM('p', a) returns boolean=!2@, a) returns boolean|LLM('p', "
+                        "a)=!0@, a)|from t");
+    assert_string_equal(parts("select LLM('p', a) = 'yes' as b, 'LLM' from t"),
+                        "select |LLM('p', a) = 'yes'=b?|'LLM'=|from t");
+    assert_string_equal(parts("select 1"), "this needs one SELECT with FROM");
+    assert_string_equal(parts("(select a from t)"), "this needs one SELECT with FROM");
+    assert_string_equal(parts("select a from t union select a from t"),
+                        "this needs one SELECT with FROM");
+    assert_string_equal(parts("delete from t"), "this needs a SELECT");
+    assert_string_equal(parts("select * from t"), "* does not fit here");
+    assert_string_equal(parts("select a from t limit 5"),
+                        "ORDER BY and LIMIT do not fit here: the rows are sampled");
+    assert_string_equal(parts("select a from t group by a"),
+                        "DISTINCT, GROUP BY, HAVING, WINDOW and QUALIFY do not fit here");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keywords_are_sorted_and_found),
@@ -165,6 +224,7 @@ int main(void) {
         cmocka_unit_test(tokens_have_classes),
         cmocka_unit_test(statements_end),
         cmocka_unit_test(carets_stand_under_their_place),
+        cmocka_unit_test(selects_are_taken_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
