@@ -841,6 +841,7 @@ typedef struct sql_tree {
     /* Needs a write transaction: changes tables or the catalog, or is EXPLAIN ANALYZE of such a
      * statement. */
     bool writes;
+    bool is_query;       /* SELECT, VALUES or WITH */
     bool calls_model;    /* contains LLM calls; calls in the views that it reads do not count */
     bool mentions_rowid; /* a column reference is named rowid, in upper or lower case */
 } sql_tree;

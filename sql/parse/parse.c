@@ -348,6 +348,7 @@ int sql_parse(str text, arena *mem, sql_tree *out, err *e) {
                       .statement = {text.p + start, (size_t)(p.end - start)},
                       .ast = p.result,
                       .writes = writes(p.result),
+                      .is_query = p.result->kind == AST_QUERY,
                       .calls_model = p.calls_model && p.result->kind != AST_CREATE_VIEW,
                       .mentions_rowid = p.mentions_rowid};
     return 0;
