@@ -439,6 +439,11 @@ static const command commands[] = {
      cmd_stats},
     {"explain", "", "[tokens|prompt|tree|analyze] [SQL]",
      "show the plan of SQL or of the last statement, or its prompts", ARG_SQL, cmd_explain},
+    {"try", "", "[OPTIONS] [SELECT ...;]",
+     "compare forms of a question on a sample of rows, with the truth if known", ARG_SELECT,
+     cmd_try},
+    {"agree", "", "TRUTH ANSWER [SELECT ...;]",
+     "compare two columns of a SELECT, or of the last statement", ARG_SELECT, cmd_agree},
     {"view", "\\view", "[on|off|SQL]", "show LLM statements in the live view", ARG_SQL, cmd_view},
     {"model", "", "[NAME|FILE]", "show the model in use, or use another", ARG_FILE, cmd_model},
     {"tokens", "", "TEXT", "show the tokens of a text", ARG_TEXT, cmd_tokens},
@@ -573,7 +578,8 @@ static bool count_words(shell *sh, const command *k, const command_call *c) {
     for (const char *p = k->usage; *p; p++)
         most += *p == ' ';
     bool program = c->rest.n && *c->rest.p == '|';
-    if (k->arg == ARG_SQL || k->arg == ARG_TEXT || strstr(k->usage, "...") != NULL || program)
+    if (k->arg == ARG_SQL || k->arg == ARG_SELECT || k->arg == ARG_TEXT ||
+        strstr(k->usage, "...") != NULL || program)
         return true;
     for (int i = 0; i < c->argc; i++) {
         bool is_option = c->argv[i][0] == '-';
@@ -616,6 +622,18 @@ static const command *psql_command(shell *sh, const command *found, command_call
         return NULL;
     }
     return found;
+}
+
+str command_select(str text) {
+    for (size_t at = 0, end; at < text.n; at = end + 1) {
+        end = at;
+        while (end < text.n && !isspace((unsigned char)text.p[end]))
+            end++;
+        str word = {text.p + at, end - at};
+        if (str_equal_nocase(word, STR("SELECT")) || str_equal_nocase(word, STR("WITH")))
+            return (str){word.p, text.n - at};
+    }
+    return (str){0};
 }
 
 bool command_line(shell *sh, str line) {
@@ -693,7 +711,9 @@ bool cmd_help(shell *sh, command_call *c) {
     }
     if (sh->term.interactive)
         term_size(&columns, &rows);
-    buf_append_c(&out, "SQL statements end with ';'. A command takes one line, without ';':\n\n");
+    buf_append_c(&out,
+                 "SQL statements end with ';'. A command takes one line, without ';' unless it is "
+                 "shown:\n\n");
     for (size_t i = 0; i < BASE_COUNT(commands); i++)
         help_line(sh, &commands[i], columns, &out);
     buf_append_c(&out,

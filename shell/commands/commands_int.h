@@ -23,6 +23,7 @@ typedef enum command_arg {
     ARG_MODE,
     ARG_ONOFF,
     ARG_SQL,
+    ARG_SELECT, /* options, then a SELECT that may go on over several lines, up to ; */
     ARG_COMMAND,
     ARG_SETTING,
     ARG_TEXT, /* the rest of the line as typed */
@@ -42,6 +43,8 @@ const command *commands_table(size_t *count);
 /* Returns the command with this name (".tables", "\\dt"), or the command whose name begins with
  * `typed` if there is exactly one. NULL otherwise. */
 const command *command_find(str typed);
+/* Returns the part of a command's text that begins with the word SELECT or WITH; n = 0: none. */
+str command_select(str text);
 /* Returns what to use instead of a command or option of another program; NULL if unknown. */
 const char *foreign_command(str typed);
 /* Runs one command line. False: it failed. */
@@ -67,6 +70,8 @@ bool cmd_stats(shell *sh, command_call *c);
 bool cmd_cache(shell *sh, command_call *c);
 bool cmd_explain(shell *sh, command_call *c);
 bool cmd_tokens(shell *sh, command_call *c);
+bool cmd_try(shell *sh, command_call *c);
+bool cmd_agree(shell *sh, command_call *c);
 bool cmd_view(shell *sh, command_call *c);
 bool cmd_history(shell *sh, command_call *c);
 bool cmd_edit(shell *sh, command_call *c);

@@ -540,6 +540,7 @@ static void find_command_argument(finder *f, const command *c) {
         break;
     }
     case ARG_SQL:
+    case ARG_SELECT:
     case ARG_NONE:
     case ARG_TEXT:
     case ARG_ANY:
@@ -566,7 +567,13 @@ static void find_in_command(finder *f, str text, size_t cursor) {
     const command *c = command_find((str){text.p, name});
     if (c == NULL)
         return;
-    if (c->arg == ARG_SQL) {
+    if (c->arg == ARG_SELECT) { /* to the lexer its options, --rows 50, begin a comment */
+        str select = command_select((str){text.p + name, text.n - name});
+        if (select.n == 0 || cursor < (size_t)(select.p - text.p))
+            return;
+        name = (size_t)(select.p - text.p);
+    }
+    if (c->arg == ARG_SQL || c->arg == ARG_SELECT) {
         scope_read((str){text.p + name, text.n - name}, cursor - name, f->a, &f->s);
         f->out->start = name + f->s.start;
         f->prefix = (str){text.p + f->out->start, cursor - f->out->start};

@@ -38,6 +38,32 @@ static bool find_semicolon(str text, size_t *length) {
     return false;
 }
 
+/* A command is one line, but a SELECT that begins on the line of an ARG_SELECT goes on up to ';'. */
+static piece_kind command_piece(str text, bool last, size_t *length) {
+    const char *newline = memchr(text.p, '\n', text.n);
+    str line = {text.p, newline ? (size_t)(newline - text.p) : text.n};
+    *length = line.n;
+    if (newline == NULL && !last)
+        return PIECE_PARTIAL;
+    if (text.p[0] == '#')
+        return PIECE_BLANK;
+    size_t name = 0;
+    while (name < line.n && !strchr(STR_SPACES ";", line.p[name]))
+        name++;
+    const command *found = command_find((str){line.p, name});
+    str begun = found && found->arg == ARG_SELECT ? command_select(line) : (str){0};
+    if (begun.n == 0)
+        return PIECE_COMMAND;
+    size_t before = (size_t)(begun.p - text.p), n;
+    if (find_semicolon((str){begun.p, text.n - before}, &n))
+        *length = before + n;
+    else if (last)
+        *length = text.n;
+    else
+        return PIECE_PARTIAL;
+    return PIECE_COMMAND;
+}
+
 piece_kind script_piece(str text, bool last, size_t *length) {
     size_t n = 0;
     while (n < text.n && strchr(" \t\r\n\f", text.p[n]) && text.p[n])
@@ -50,13 +76,8 @@ piece_kind script_piece(str text, bool last, size_t *length) {
         return PIECE_BLANK;
     }
     /* '#': the line #!/… of an executable script */
-    if (text.p[0] == '.' || text.p[0] == '\\' || text.p[0] == '#') {
-        const char *end = memchr(text.p, '\n', text.n);
-        *length = end ? (size_t)(end - text.p) : text.n;
-        if (end == NULL && !last)
-            return PIECE_PARTIAL;
-        return text.p[0] == '#' ? PIECE_BLANK : PIECE_COMMAND;
-    }
+    if (text.p[0] == '.' || text.p[0] == '\\' || text.p[0] == '#')
+        return command_piece(text, last, length);
     bool empty = false;
     bool whole =
         sql_statement_end(text, length, &empty) || (!empty && find_semicolon(text, length));

@@ -118,6 +118,8 @@ static void test_first(void **state) {
         {".schema re|", "reviews"},
         {".mode mark|", "markdown"},
         {".explain SELECT na| FROM movies", "name"},
+        {".try --rows 50 SELECT na| FROM movies", "name"},
+        {".try --rows 50 SELECT name,\n  yea|\nFROM movies;", "year"},
         {".help ps|", "psm"},
         {".help back|", "backup"},
         {".import x.csv re|", "reviews"},

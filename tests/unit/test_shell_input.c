@@ -91,6 +91,13 @@ static void test_pieces(void **state) {
     expect_piece(".tables\nSELECT 1;", false, PIECE_COMMAND, 7);
     expect_piece("\\dt", false, PIECE_PARTIAL, 0);
     expect_piece("\\dt", true, PIECE_COMMAND, 3);
+    /* a SELECT after .try or .agree goes on up to `;` */
+    expect_piece(".try --rows 5 SELECT a,\n ';' AS b\nFROM t; x", false, PIECE_COMMAND, 41);
+    expect_piece(".try SELECT a\n", false, PIECE_PARTIAL, 0);
+    expect_piece(".try SELECT a\n", true, PIECE_COMMAND, 14);
+    expect_piece(".try\nSELECT a;", false, PIECE_COMMAND, 4);
+    expect_piece(".agree a b\nSELECT a;", false, PIECE_COMMAND, 10);
+    expect_piece(".explain SELECT a\n;", false, PIECE_COMMAND, 17);
     expect_piece("#!/usr/bin/kvasir\n", false, PIECE_BLANK, 17);
     expect_piece("-- only a comment\n", true, PIECE_BLANK, 17);
     expect_piece(";", false, PIECE_BLANK, 1);
