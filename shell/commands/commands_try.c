@@ -7,7 +7,7 @@
  * Each LLM call of the select list is a form (variant). It is asked by a statement of its own,
  *
  *   SELECT mood, LLM('…', review) RETURNS … AS "(form)", LLM_PROB("(form)", 'positive'), …
- *   FROM reviews QUALIFY row_number() OVER (ORDER BY hash(*)) <= 200
+ *   FROM reviews QUALIFY mood IS NOT NULL AND row_number() OVER (ORDER BY mood IS NULL, hash(*)) <= 200
  *
  * so that its tokens and seconds are those of this form alone. The sample is the same for all forms
  * and at every run. (QUALIFY, since calls that are calibrated are asked about all rows below ORDER
@@ -193,11 +193,17 @@ static bool find_truth(trial *t) {
     return true;
 }
 
-/* Appends what all statements have in common, from FROM on. */
+/* Appends what all statements have in common, from FROM on. Rows without truth are left out. */
 static void append_sample(const trial *t, buf *out) {
     buf_append_char(out, ' ');
     buf_append_str(out, t->parts.from);
-    buf_printf(out, " QUALIFY row_number() OVER (ORDER BY hash(*)) <= %lld", (long long)t->rows);
+    buf_append_c(out, " QUALIFY ");
+    if (t->truth)
+        buf_printf(out, "(%.*s) IS NOT NULL AND ", (int)t->truth->text.n, t->truth->text.p);
+    buf_append_c(out, "row_number() OVER (ORDER BY ");
+    if (t->truth)
+        buf_printf(out, "(%.*s) IS NULL, ", (int)t->truth->text.n, t->truth->text.p);
+    buf_printf(out, "hash(*)) <= %lld", (long long)t->rows);
 }
 
 static void append_call(const trial *t, const variant *v, buf *out) {
@@ -247,6 +253,8 @@ static bool check_truth(trial *t) {
     buf_free(&sql);
     if (status)
         return try_failed(t->sh, status, &e);
+    if (x.classes.n == 0)
+        return shell_complain(t->sh, "the SELECT has no rows with a truth");
     for (int i = 0; i < x.classes.n; i++) {
         if (class_named(&t->classes, x.classes.names[i]) != SCORES_NONE)
             continue;
@@ -322,12 +330,9 @@ static const variant *best_of(const variant *v, int n) {
     return best;
 }
 
-/* Says how many rows counted for no score. */
+/* Says how many rows a form did not answer. */
 static void print_not_counted(const variant *v, int n, buf *out) {
     const char *before = "without an answer, not counted:";
-    if (v->scores.no_truth)
-        buf_printf(out, "without truth, not counted: %llu\n",
-                   (unsigned long long)v->scores.no_truth);
     for (int i = 0; i < n; i++) {
         if (v[i].scores.no_answer == 0)
             continue;
