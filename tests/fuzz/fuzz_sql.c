@@ -1,7 +1,7 @@
 /*
  * fuzz_sql.c - any text, parsed and bound over the fixture's catalog, must end in a tree or an
  * error with a place in the text. Also walks it by tokens and looks for its end, as the shell does
- * at every key.
+ * at every key, and composes a statement of a SELECT's parts, as .try does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +49,31 @@ static void bind_one(str text, const bind_env *env) {
     arena_free(mem);
 }
 
+/* What .try composes of a SELECT's parts is a statement, too. */
+static void compose(str text) {
+    arena *mem = arena_new();
+    sql_tree tree;
+    select_parts parts;
+    err e = {0};
+    buf out = {0};
+    if (sql_parse(text, mem, &tree, &e) == 0 && sql_select_parts(&tree, mem, &parts, &e) == 0) {
+        buf_append_str(&out, parts.head);
+        for (int i = 0; i < parts.ncolumns; i++) {
+            const select_column *c = &parts.columns[i];
+            buf_append_c(&out, i > 0 ? ", " : "");
+            buf_append(&out, c->text.p, (size_t)c->after_prompt);
+            buf_append_c(&out, c->is_call ? ", calibrate => 'off'" : "");
+            buf_append(&out, c->text.p + c->after_prompt, c->text.n - (size_t)c->after_prompt);
+        }
+        buf_append_char(&out, ' ');
+        buf_append_str(&out, parts.from);
+        buf_append_c(&out, " QUALIFY row_number() OVER (ORDER BY hash(*)) <= 9");
+        check(sql_parse(buf_str(&out), mem, &tree, &e) == 0, "the parts of a SELECT make one");
+    }
+    buf_free(&out);
+    arena_free(mem);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static bool ready;
     static fixture f;
@@ -60,11 +85,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t state = hash64(data, size, 1);
     walk_tokens(text);
     bind_one(text, &f.env);
+    compose(text);
     for (int i = 0; i < 4; i++) {
         buf other = {0};
         sql_mutate(text, &state, &other);
-        if (other.n)
+        if (other.n) {
             bind_one(buf_str(&other), &f.env);
+            compose(buf_str(&other));
+        }
         buf_free(&other);
     }
     return 0;
