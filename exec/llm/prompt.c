@@ -78,12 +78,15 @@ static int make_guide(prompt *p, err *e) {
 
 /* ---- prefix and values ----------------------------------------------------------------------- */
 
-static llm_format wanted_format(const settings *s) {
+/* With prompt_format = 'auto', TEXT without examples is asked in the model's chat format: the default
+ * model writes better there, and chooses better in completion format (tests/bench/README.md). */
+static llm_format wanted_format(const settings *s, const llm_call *call) {
     static const llm_format formats[] = {[FORMAT_AUTO] = LLM_FORMAT_AUTO,
                                          [FORMAT_CHAT] = LLM_FORMAT_CHAT,
                                          [FORMAT_COMPLETION] = LLM_FORMAT_COMPLETION};
     BASE_COVERS(formats, FORMATS);
-    return formats[s->prompt_format];
+    bool writes = call->returns == RETURNS_TEXT && call->examples == NULL;
+    return s->prompt_format == FORMAT_AUTO && writes ? LLM_FORMAT_CHAT : formats[s->prompt_format];
 }
 
 /* Maximum length of prompt.before (template, instruction, examples, blank line) and of
@@ -168,7 +171,7 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     p->call = spec->call;
     p->engine = spec->engine;
     p->nfields = spec->call->nfields;
-    p->tmpl = llm_engine_template(spec->engine, wanted_format(spec->ctx->settings));
+    p->tmpl = llm_engine_template(spec->engine, wanted_format(spec->ctx->settings, spec->call));
     p->data_first = spec->data_first;
     int status = make_guide(p, e);
     if (status)

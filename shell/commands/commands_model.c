@@ -70,8 +70,10 @@ static bool show_model(shell *sh, arena *mem) {
                only ? " (" : "", only ? m->device_reason : "", only ? ")" : "");
     buf_printf(&out, "%14s  %s (%s)\n", "precision", m->precision,
                m->precision_reason ? m->precision_reason : "");
-    buf_printf(&out, "%14s  %s (chat family: %s)\n", "prompt format",
-               m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
+    bool only_texts = m->default_format != LLM_FORMAT_CHAT && strcmp(m->chat_family, "none") != 0;
+    buf_printf(&out, "%14s  %s%s (chat family: %s)\n", "prompt format",
+               m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion",
+               only_texts ? "; chat for TEXT without examples" : "", m->chat_family);
     line_rate(&out, "prefill", m->prefill_tok_s);
     line_rate(&out, "decode", m->decode_tok_s);
     shell_print(sh, &out);
