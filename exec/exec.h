@@ -171,6 +171,9 @@ typedef struct exec_summary {
     llm_figures llm;
     llm_memory memory;
     workmem_use space; /* peak use of memory and temporary files by kept rows */
+    /* how typed answers fell, in rows: a line per call that has a list of answers, such as "mood:
+     * positive 131, negative 109"; "" if there is none */
+    char answers[1024];
 } exec_summary;
 void stmt_summary(const stmt *s, exec_summary *out);
 /* The accounting of the statement's memory, for callers that keep its rows; valid until

@@ -702,6 +702,18 @@ rel *rel_project(arena *a, rel *left, int ncols);      /* the caller sets cols a
 rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
 rel *rel_llm(arena *a, rel *left, llm_site *sites, int nsites);
 
+/* ---- where columns come from (tree/source.c) -------------------------------------------------- */
+
+/* Returns the node below x, or x itself, that makes the values of x's column *id, and sets *id to
+ * its column: a table, a file, a REL_LLM, … Through an expression it follows the first column; then
+ * *same is false. */
+const rel *rel_column_source(const rel *x, int *id, bool *same);
+int expr_first_column(const expr *x); /* the id of the first column in x; -1: none */
+/* Returns a site of the call, and its REL_LLM in *node. NULL: the tree has none. */
+const llm_site *rel_site_of_call(const rel *x, const llm_call *call, const rel **node);
+/* Returns the name of the topmost column whose value is the call's answer; n = 0: there is none. */
+str rel_name_of_call(const rel *x, const llm_call *call);
+
 /* Invariants that the binder establishes and the planner keeps:
  *   WHERE a AND b is one REL_FILTER per conjunct, in written order (conjuncts without calls and
  *   subqueries share one after the first 64); the REL_LLM of a conjunct's calls is directly below

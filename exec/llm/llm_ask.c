@@ -45,10 +45,10 @@ int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, er
         mem = arena_new_in(o->ctx->space);
         int64_t *guarded = arena_alloc(mem, sizeof *guarded * (size_t)BASE_MAX(count, 1));
         status = llm_rows_where(o, site->plan->guard, rows, count, guarded, &count, e);
-        for (int64_t i = 0; i < count && status == 0; i++)
-            site->guarded[guarded[i]] = 1;
         rows = guarded;
     }
+    for (int64_t i = 0; i < count && status == 0; i++)
+        site->asked[rows[i]] = 1;
     if (status == 0)
         llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
     o->ctx->llm->figures.inputs += inputs;
@@ -218,144 +218,4 @@ void llm_ask_remember(op *o) {
         facts_remember(o->ctx, site->plan->call, llm_engine_info(site->engine)->fingerprint,
                        &site->facts);
     }
-}
-
-/* ---- notices --------------------------------------------------------------------------------- */
-
-/* The answers of a call that are of one kind, such as failed. */
-typedef struct answer_kind {
-    uint32_t count;          /* number of answers of this kind */
-    uint32_t of;             /* number of all answers */
-    long long row;           /* the first row with an answer of this kind, counted from 1 */
-    const llm_answer *first; /* this row's answer */
-} answer_kind;
-
-static bool was_ended(const llm_answer *a) {
-    return a->ended;
-}
-
-static bool was_shortened(const llm_answer *a) {
-    return a->shortened;
-}
-
-static bool has_failed(const llm_answer *a) {
-    return a->failed;
-}
-
-static answer_kind answers_of(const site_run *site, bool (*is)(const llm_answer *)) {
-    answer_kind k = {0};
-    for (uint32_t i = 0; i < site->in->count; i++) {
-        bool known = site->answers[i] != NULL && !site->answers[i]->pending;
-        k.of += known;
-        k.count += known && is(site->answers[i]);
-    }
-    for (int64_t r = 0; k.count > 0 && k.first == NULL && r < site->in->rows; r++) {
-        uint32_t input = site->in->of_row[r];
-        const llm_answer *a = input != NO_INPUT ? site->answers[input] : NULL;
-        k.row = (long long)r + 1;
-        k.first = a != NULL && !a->pending && is(a) ? a : NULL;
-    }
-    return k;
-}
-
-/* A notice is given if at least LOPSIDED of at least MANY_ANSWERS distinct inputs have the same
- * answer. It names the probabilities of the runner-up if they spread by SPREAD or more. */
-enum { MANY_ANSWERS = 30 };
-static const double LOPSIDED = 0.95, SPREAD = 0.05;
-
-/* How a call's typed answers fell. */
-typedef struct answer_tally {
-    uint32_t known;     /* number of distinct inputs with an answer */
-    uint32_t *count;    /* [nliterals] */
-    double *mean;       /* [nliterals] mean probability */
-    double *low, *high; /* [nliterals] range of the probability */
-} answer_tally;
-
-static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally *t) {
-    int n = site->plan->call->nliterals;
-    double *probs = ARENA_ARRAY(mem, double, n);
-    *t = (answer_tally){0, ARENA_ARRAY(mem, uint32_t, n), ARENA_ARRAY(mem, double, n),
-                        ARENA_ARRAY(mem, double, n), ARENA_ARRAY(mem, double, n)};
-    for (uint32_t i = 0; i < site->in->count; i++) {
-        const llm_answer *a = site->answers[i];
-        if (a == NULL || a->pending || a->failed || a->probs == NULL)
-            continue;
-        llm_answer decided = llm_decided(o, site, a, probs);
-        t->count[decided.choice]++;
-        for (int k = 0; k < n; k++) {
-            double p = decided.probs[k];
-            t->low[k] = t->known == 0 ? p : BASE_MIN(t->low[k], p);
-            t->high[k] = t->known == 0 ? p : BASE_MAX(t->high[k], p);
-            t->mean[k] += p;
-        }
-        t->known++;
-    }
-}
-
-static const char *literal_shown(const llm_call *call, int literal, arena *mem) {
-    if (call->returns == RETURNS_BOOLEAN)
-        return literal == 0 ? "true" : "false";
-    str s = call->literals[literal];
-    return arena_printf(mem, call->returns == RETURNS_ENUM ? "'%.*s'" : "%.*s",
-                        (int)BASE_MIN(s.n, (size_t)60), s.p);
-}
-
-static void note_lopsided(op *o, const site_run *site) {
-    const llm_call *call = site->plan->call;
-    answer_tally t;
-    int most = 0, next = -1;
-    if (call->nliterals < 2)
-        return;
-    arena *mem = arena_new();
-    tally_answers(o, site, mem, &t);
-    for (int k = 1; k < call->nliterals; k++)
-        most = t.count[k] > t.count[most] ? k : most;
-    for (int k = 0; k < call->nliterals; k++)
-        if (k != most && (next < 0 || t.mean[k] > t.mean[next]))
-            next = k;
-    if (t.known >= MANY_ANSWERS && (double)t.count[most] >= LOPSIDED * (double)t.known) {
-        const char *more = "";
-        if (t.high[next] - t.low[next] >= SPREAD)
-            more = arena_printf(mem, ", although the probability of %s ranges from %.2f to %.2f%s",
-                                literal_shown(call, next, mem), t.low[next], t.high[next],
-                                call->calibrate == CALIBRATE_OFF
-                                    ? ": calibrate => 'batch' would compare the rows by it"
-                                    : "");
-        exec_notice(o->ctx, "LLM#%d: %u of %u answers are %s%s", call->number, t.count[most],
-                    t.known, literal_shown(call, most, mem), more);
-    }
-    arena_free(mem);
-}
-
-static void note_answers(op *o, const site_run *site) {
-    const llm_call *call = site->plan->call;
-    answer_kind ended = answers_of(site, was_ended), cut = answers_of(site, was_shortened),
-                failed = answers_of(site, has_failed);
-    if (ended.count > 0)
-        exec_notice(o->ctx,
-                    "LLM#%d: %u of %u answers end at max_tokens = %d, the first in row %lld",
-                    call->number, ended.count, ended.of,
-                    llm_call_max_tokens(o->ctx->settings, call), ended.row);
-    if (cut.count > 0)
-        exec_notice(o->ctx,
-                    "LLM#%d: %u of %u prompts left fields out to fit the model's context of %d "
-                    "tokens, the first for row %lld",
-                    call->number, cut.count, cut.of, llm_engine_info(site->engine)->context,
-                    cut.row);
-    if (failed.count > 0)
-        exec_notice(o->ctx,
-                    "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
-                    call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
-                    failed.first->text.p);
-    note_lopsided(o, site);
-    o->ctx->llm->figures.answers_calibrated += llm_count_calibrated(o, site);
-    o->ctx->llm->figures.answers_ended += ended.count;
-    o->ctx->llm->figures.prompts_shortened += cut.count;
-}
-
-void llm_ask_notices(op *o) {
-    const llm_state *s = o->state;
-    for (int i = 0; i < s->nsites; i++)
-        if (s->sites[i].answers && s->mode->answers && s->mode->returns)
-            note_answers(o, &s->sites[i]);
 }

@@ -140,22 +140,23 @@ static bool is_text_column(const expr *x) {
     return x->kind == EXPR_COLUMN && x->type == TYPE_TEXT;
 }
 
-/* Finds the field ids of one row. *needed: false if the answer is NULL without a call, because the
- * guard is not true, or because the prompt, a field that the prompt names, or all fields are
- * NULL. */
+/* The rows whose answer is NULL without a call: the guard is not true or the prompt is NULL, or
+ * (ROW_EMPTY) all fields, or one that the prompt names, are NULL. */
+typedef enum row_state { ROW_INPUT, ROW_GUARDED, ROW_EMPTY } row_state;
+
+/* Finds the field ids of one row. */
 static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of, int row,
-                   arena *pass, arena *keep, uint32_t *ids, bool *needed, err *e) {
+                   arena *pass, arena *keep, uint32_t *ids, row_state *state, err *e) {
     const llm_call *call = site->call;
     int present = 0;
-    *needed = !of->guarded || (!column_is_null(&of->guard, row) && of->guard.i[row] != 0);
-    if (call->prompt.type == TYPE_NULL)
-        *needed = false;
-    for (int f = 0; f < g->in->nfields && *needed; f++) {
+    bool guard = !of->guarded || (!column_is_null(&of->guard, row) && of->guard.i[row] != 0);
+    *state = guard && call->prompt.type != TYPE_NULL ? ROW_INPUT : ROW_GUARDED;
+    for (int f = 0; f < g->in->nfields && *state == ROW_INPUT; f++) {
         value v = column_get(&of->fields[f], row), text;
         if (v.type == TYPE_NULL) {
             ids[f] = PSM_ABSENT;
             if (call->field_required[f])
-                *needed = false;
+                *state = ROW_EMPTY;
             continue;
         }
         int status = value_cast(pass, v, TYPE_TEXT, &text, e);
@@ -164,8 +165,8 @@ static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of
         ids[f] = field_intern(g, f, text.s, is_text_column(site->args[f]) ? NULL : keep);
         present++;
     }
-    if (g->in->nfields > 0 && present == 0)
-        *needed = false;
+    if (*state == ROW_INPUT && g->in->nfields > 0 && present == 0)
+        *state = ROW_EMPTY;
     return 0;
 }
 
@@ -183,9 +184,11 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
         if (status == 0)
             status = evaluate_batch(site, b, pass, &of, e);
         for (int row = 0; row < b->rows && status == 0; row++, at++) {
-            bool needed = false;
-            status = row_ids(g, site, &of, row, pass, keep, ids, &needed, e);
-            in->of_row[at] = needed && status == 0 ? input_intern(g, ids, dedup) : NO_INPUT;
+            row_state state = ROW_GUARDED;
+            status = row_ids(g, site, &of, row, pass, keep, ids, &state, e);
+            bool needed = state == ROW_INPUT && status == 0;
+            in->of_row[at] = needed ? input_intern(g, ids, dedup) : NO_INPUT;
+            in->empty[at] = state == ROW_EMPTY;
             in->needed_rows += needed;
         }
         arena_reset(pass);
@@ -211,6 +214,7 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows,
     in->value = ARENA_ARRAY(mem, uint32_t *, n + 1);
     in->rows = rowset_rows(rows);
     in->of_row = arena_alloc(mem, sizeof(uint32_t) * (size_t)BASE_MAX(in->rows, 1));
+    in->empty = arena_alloc(mem, (size_t)BASE_MAX(in->rows, 1));
     int status = gather_rows(&g, ctx, site, rows, dedup, ctx->llm->kept, e);
     for (int f = 0; f < n && status == 0; f++)
         status = field_finish(&g, f, mem, ctx->cancel, e);

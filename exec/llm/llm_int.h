@@ -42,6 +42,7 @@ typedef struct llm_inputs {
     field_values *fields; /* [nfields] */
     uint32_t **value;     /* [nfields][count] id of the field's text in the input, or PSM_ABSENT */
     uint32_t *of_row;     /* by row: its input; NO_INPUT: the answer is NULL without a call */
+    uint8_t *empty;       /* by row: it has no input because fields are NULL */
     int64_t rows;         /* number of all rows */
     int64_t needed_rows;  /* number of rows with an input */
 } llm_inputs;
@@ -295,6 +296,7 @@ struct llm_runtime {
     int nengines;
     err open_error;
     call_priors *priors;       /* by call number - 1 */
+    uint64_t **fallen;         /* by call number - 1: rows by typed answer (llm_notes.c); or NULL */
     prompt_example **examples; /* by call number - 1; read with the snapshot */
     int *nexamples;            /* by call number - 1 */
     llm_engine *engine;        /* the engine that `session` serves */

@@ -101,7 +101,7 @@ int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows
 
 static const llm_answer *answer_of_row(const site_run *site, int64_t row, bool *asked) {
     uint32_t input = site->in->of_row[row];
-    if (site->plan->late_guard && !site->guarded[row])
+    if (site->plan->late_guard && !site->asked[row])
         input = NO_INPUT;
     *asked = input != NO_INPUT;
     const llm_answer *a = *asked ? site->answers[input] : NULL;

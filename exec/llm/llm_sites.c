@@ -98,8 +98,7 @@ static int prepare_site(op *o, site_run *site, err *e) {
     if (status)
         return status;
     site->answers = ARENA_ARRAY(mem_of(o), llm_answer *, site->in->count + 1);
-    if (site->plan->late_guard)
-        site->guarded = ARENA_ARRAY(mem_of(o), uint8_t, site->in->rows + 1);
+    site->asked = ARENA_ARRAY(mem_of(o), uint8_t, site->in->rows + 1);
     facts_recall(ctx, site->plan->call, llm_engine_info(site->engine)->fingerprint, &site->facts);
     return 0;
 }

@@ -178,7 +178,7 @@ static void report_stages(op *o) {
 static void llm_close(op *o) {
     llm_state *s = o->state;
     if (o->ctx->llm && s->prepared) {
-        llm_ask_notices(o);
+        llm_note_answers(o);
         runtime_figures(o->ctx->llm, &o->ctx->counts.summary.llm);
         runtime_memory(o->ctx->llm, &o->ctx->counts.summary.memory);
         watch_details(o->ctx, &s->progress, true);

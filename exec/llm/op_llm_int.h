@@ -42,6 +42,7 @@
  * llm_show.c  the driver that keeps the prompts, for EXPLAIN (PROMPT) and EXPLAIN (TREE), with
  *             prompt_tree.c, the tree of what they share.
  * llm_sample.c asks about a few rows before the plan is final.
+ * llm_notes.c how the answers fell, and notices about them.
  * llm_calibrate.c finds the priors of calibrated calls, and applies them to answers.
  *
  * Shared by the operators of a statement: llm_runtime.c (engines, session, memo, examples, learned
@@ -67,7 +68,7 @@ typedef struct site_run {
     prompt *prompt;
     input_order *order;   /* in llm_state.orders */
     llm_answer **answers; /* by input: its answer in the memo; NULL: not asked yet */
-    uint8_t *guarded;     /* by row: whether the late guard was true; NULL: no late guard */
+    uint8_t *asked;       /* by row: whether its answer was wanted; the late guard was true */
     call_facts facts;
     bool learned; /* this run added answers to `facts`, which are not in the catalog yet */
 } site_run;
@@ -310,13 +311,17 @@ void llm_ask_take_event(op *o, const llm_event *event);
 void llm_estimate_cached_share(op *o);
 /* Stores what was learned about the calls' answers. */
 void llm_ask_remember(op *o);
-/* Adds notices about answers that max_tokens ended, prompts from which fields were left out, and
- * calls that failed. */
-void llm_ask_notices(op *o);
 /* Returns the cache that stores the answers; NULL: answers are not stored. */
 cache *llm_answers_cache(const op *o);
 /* Publishes the operator's progress for stmt_progress. */
 void llm_publish(op *o, const char *phase);
+
+/* ---- about the answers (llm_notes.c) --------------------------------------------------------- */
+
+/* Sets exec_summary.answers, and adds notices: answers that max_tokens ended, prompts from which
+ * fields were left out, calls that failed, answers that are nearly all the same, rows in which the
+ * fields asked about are NULL. */
+void llm_note_answers(op *o);
 
 /* ---- counting (llm_count.c) ------------------------------------------------------------------ */
 

@@ -23,6 +23,8 @@ void shell_summary_line(const exec_summary *s, buf *out) {
         buf_append_count(out, m->answers_stored);
         buf_append_c(out, m->answers_stored == 1 ? " answer known" : " " WORDS_KNOWN);
     }
+    if (s->answers[0] != 0)
+        buf_printf(out, "\n%s", s->answers);
 }
 
 static void stat_line(buf *out, const char *name, uint64_t n) {
@@ -53,6 +55,11 @@ void shell_figures(const exec_summary *s, buf *out) {
         stat_line(out, label, m->name);
     LLM_COUNTERS(COUNTER_LINE)
 #undef COUNTER_LINE
+    str answers = str_from(s->answers);
+    while (answers.n > 0) {
+        str line = str_split_next(&answers, '\n');
+        buf_printf(out, "%20s  %.*s\n", "answers", (int)line.n, line.p);
+    }
     if (m->prompt_tokens)
         buf_printf(out, "%20s  %.1f %%\n", WORDS_HIT_RATE, 100 * llm_hit_rate(m));
     uint64_t body = m->prompt_tokens - BASE_MIN(m->head_tokens, m->prompt_tokens);

@@ -286,6 +286,12 @@ enter "EXPLAIN SELECT LLM('What is the name of this text?', t, n, model => m) RE
 see "^└─ LLM  *rows≈10,000, cost≈[0-9]"
 see "^   │      sample) RETURNS ENUM('a', 'b') by m"
 
+check 'how typed answers fell, below the line on what they cost'
+start 80 24 s.kvasir
+enter "SELECT LLM('good?', n % 3 AS k, model => m) RETURNS BOOLEAN AS good FROM texts LIMIT 90;"
+see '^90 rows asked, '
+see '^good: [a-z]* [36]0, [a-z]* [36]0$'
+
 check 'a note reports cells cut to the screen'
 start 40 10 s.kvasir
 enter "SELECT 'a text that is longer than any screen of forty columns' AS t;"

@@ -273,6 +273,12 @@ static void test_summary(void **state) {
     shell_summary_line(&s, &out);
     assert_string_equal(out.p,
                         "200 rows asked, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
+    snprintf(s.answers, sizeof s.answers,
+             "mood: positive 131, negative 69\nLLM#2: true 200, false 0");
+    buf_clear(&out);
+    shell_summary_line(&s, &out);
+    assert_string_equal(strchr(out.p, '\n'),
+                        "\nmood: positive 131, negative 69\nLLM#2: true 200, false 0");
     buf_free(&out);
 }
 
