@@ -54,7 +54,7 @@ typedef enum setting_type {
     X(sink_tokens, INTEGER, "4", "tokens", "streaming attention: number of first tokens that stay visible")                  \
     X(window_tokens, INTEGER, "1024", "tokens", "streaming attention: number of latest tokens that stay visible")                   \
     X(threads, INTEGER, "0", "threads", "threads that run the model (0: one per core)")                                         \
-    X(prompt_format, WORD, "auto", "auto|chat|completion", "prompt format: the model's chat template, or plain completion")                                     \
+    X(prompt_format, WORD, "auto", "auto|chat|completion", "the model's chat template, or plain completion; auto: chat for TEXT without examples")                                     \
     X(llm_layout, WORD, "instruction", "auto|instruction|data", "which part of a prompt comes first; auto chooses by counting the tokens of the rows that reach the call") \
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call: the statement fails, or the answer is NULL")                                \
