@@ -39,6 +39,10 @@ stmt *db_submit(db *d, str text);
 /* db_submit in two steps, so that the statement can be estimated before stmt_run starts it. */
 stmt *db_prepare(db *d, str text);
 void stmt_run(stmt *s);
+/* Between these two: changes a setting for this statement alone, as SET would. Such a statement is
+ * a trial: it uses what is on record and records nothing, neither itself in the history nor the
+ * field orders, priors and selectivities of its calls. Errors are those of SET. */
+int stmt_override(stmt *s, const char *setting, const char *text, err *e);
 
 typedef enum stmt_status {
     STMT_PENDING, /* timed out: still running (see stmt_progress) */

@@ -28,7 +28,7 @@ static int put(db *d, str key, str bytes, err *e) {
 void fact_put(exec_ctx *ctx, str key, str bytes) {
     db *d = ctx->db;
     err e;
-    if (d->active || d->txn || store_is_read_only(d->store))
+    if (ctx->is_trial || d->active || d->txn || store_is_read_only(d->store))
         return;
     int status = put(d, key, bytes, &e);
     /* ERR_BUSY: another process writes; a later statement will learn the fact again */

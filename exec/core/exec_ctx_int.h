@@ -59,6 +59,7 @@ struct exec_ctx {
     const plan *plan;
     const op_class *const *classes; /* the operator of each plan_kind */
     const settings *settings;
+    bool is_trial;  /* fact_put does nothing */
     txn *txn;       /* NULL if the snapshot ended the transaction */
     arena *mem;     /* lives as long as the statement */
     workmem *space; /* accounts for kept rows; NULL: not accounted */

@@ -59,7 +59,19 @@ stmt *stmt_new(db *d, str text) {
     s->tree = (sql_tree){0};
     s->estimate = (exec_estimate){0};
     s->finished = true;
+    s->is_trial = false;
     return s;
+}
+
+int stmt_override(stmt *s, const char *setting, const char *text, err *e) {
+    if (!s->is_trial)
+        settings_copy(&s->trial, &s->db->settings);
+    s->is_trial = true;
+    return settings_set(&s->trial, str_from(setting), value_text(str_from(text)), e);
+}
+
+const settings *stmt_settings(const stmt *s) {
+    return s->is_trial ? &s->trial : &s->db->settings;
 }
 
 void stmt_destroy(stmt *s) {
@@ -70,6 +82,7 @@ void stmt_destroy(stmt *s) {
     workmem_free(s->space);
     buf_free(&s->text);
     buf_free(&s->notice);
+    settings_free(&s->trial);
     progress_destroy(&s->progress);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
@@ -152,7 +165,7 @@ int stmt_prepare(stmt *s, bool write, err *e) {
     if (status)
         return status;
     const catalog *c = txn_catalog(d->active);
-    s->ctx.settings = &d->settings;
+    s->ctx.settings = stmt_settings(s);
     s->ctx.stmt = s->bound;
     if (s->bound && s->catalog == c)
         return 0;
@@ -160,7 +173,7 @@ int stmt_prepare(stmt *s, bool write, err *e) {
     s->catalog = catalog_retain(c);
     bind_env env = {
         .catalog = c,
-        .settings = &d->settings,
+        .settings = stmt_settings(s),
         .system_table = system_table_columns,
         .ctx = d,
         .variables = d->variables,
@@ -229,7 +242,8 @@ static int run_bound(stmt *s, err *e) {
 
 void stmt_open_ctx(stmt *s) {
     s->ctx = (exec_ctx){.db = s->db,
-                        .settings = &s->db->settings,
+                        .settings = stmt_settings(s),
+                        .is_trial = s->is_trial,
                         .mem = s->mem,
                         .space = s->space,
                         .classes = op_classes,
@@ -300,7 +314,8 @@ static void stmt_execute(void *arg) {
     stmt_release_ctx(s);
     stmt_unbind(s);
     buf record = {0};
-    history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
+    if (!s->is_trial)
+        history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
     stmt_finish(s, status, &e); /* from here on the caller may free s */
     /* after stmt_finish, so that the caller does not wait for the write */
     history_write(d, &record);

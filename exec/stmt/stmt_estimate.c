@@ -48,6 +48,7 @@ static int estimate(stmt *s, bool count, err *e) {
     if (status)
         return status;
     const sql_stmt *x = s->bound;
+    s->kind = x->kind;
     if (x->ncalls == 0 || !x->query || x->kind == STMT_WARM)
         return 0;
     status = stmt_plan(s, x, e);

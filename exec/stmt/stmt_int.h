@@ -30,6 +30,8 @@ struct stmt {
     buf text;
     arena *mem; /* memory of tree, plan and operators; lives as long as the statement */
     workmem *space;
+    bool is_trial;  /* stmt_override was called */
+    settings trial; /* the settings of a trial; all zero until the first one */
     atomic_bool cancel;
     view_requests view;
     exec_ctx ctx;
@@ -72,6 +74,7 @@ void stmt_start(stmt *s, void (*job)(void *s)); /* hands a job to the worker */
 /* Ends a job. After this the caller may free the statement. */
 void stmt_finish(stmt *s, int status, const err *e);
 void stmt_open_ctx(stmt *s);
+const settings *stmt_settings(const stmt *s); /* the settings that the statement runs with */
 void stmt_release_ctx(stmt *s);
 void stmt_notify(stmt *s); /* wakes the caller; called under the lock */
 void stmt_drop_results(stmt *s);
