@@ -129,10 +129,13 @@ static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
     }
     fail_ident(b, o->name, "EXPLAIN has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
     const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
-    err_hint(b->e,
-             meant ? "did you mean %s?"
-                   : "options are ANALYZE, TOKENS, PROMPT, TREE, RULES, FORMAT JSON",
-             meant);
+    if (str_equal_nocase(o->name.name, STR("COMPARE")))
+        err_hint(b->e, "the shell's command .compare runs a query under each strategy");
+    else
+        err_hint(b->e,
+                 meant ? "did you mean %s?"
+                       : "options are ANALYZE, TOKENS, PROMPT, TREE, RULES, FORMAT JSON",
+                 meant);
     return ERR_BIND;
 }
 
