@@ -55,6 +55,10 @@ str command_unquote(str text);
  * value. */
 bool command_switch(shell *sh, command_call *c, bool *flag, const char *what);
 
+/* Returns `text` as a statement, without EXPLAIN before it and ';' after it, or, if it is empty, the
+ * last statement. Empty after an error: there is none. */
+str command_statement(shell *sh, const command_call *c, str text);
+
 bool cmd_help(shell *sh, command_call *c);
 bool cmd_tables(shell *sh, command_call *c);
 bool cmd_views(shell *sh, command_call *c);
@@ -69,6 +73,7 @@ bool cmd_model(shell *sh, command_call *c);
 bool cmd_stats(shell *sh, command_call *c);
 bool cmd_cache(shell *sh, command_call *c);
 bool cmd_explain(shell *sh, command_call *c);
+bool cmd_compare(shell *sh, command_call *c);
 bool cmd_tokens(shell *sh, command_call *c);
 bool cmd_try(shell *sh, command_call *c);
 bool cmd_agree(shell *sh, command_call *c);

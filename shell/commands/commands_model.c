@@ -182,6 +182,17 @@ static str without_explain(str text) {
     return text;
 }
 
+str command_statement(shell *sh, const command_call *c, str text) {
+    if (text.n && text.p[text.n - 1] == ';')
+        text.n--;
+    if (text.n == 0)
+        text = buf_str(&sh->last_text);
+    text = without_explain(text);
+    if (text.n == 0)
+        shell_complain(sh, "%s needs a statement: none has run yet", c->name);
+    return text;
+}
+
 bool cmd_explain(shell *sh, command_call *c) {
     str text = c->rest;
     const char *how = starts_with_word(&text, "tokens")    ? "(TOKENS) "
@@ -189,14 +200,9 @@ bool cmd_explain(shell *sh, command_call *c) {
                       : starts_with_word(&text, "tree")    ? "(TREE) "
                       : starts_with_word(&text, "analyze") ? "ANALYZE "
                                                            : "";
-    if (text.n && text.p[text.n - 1] == ';')
-        text.n--;
-    if (text.n == 0)
-        text = buf_str(&sh->last_text);
-    text = without_explain(text);
-    if (text.n == 0)
-        return shell_complain(sh, "%s needs a statement: none has run yet", c->name);
-    return shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));
+    text = command_statement(sh, c, text);
+    return text.n &&
+           shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));
 }
 
 bool cmd_view(shell *sh, command_call *c) {

@@ -18,7 +18,7 @@ enum { LONG_MS = 60 * 1000 };
 static const exec_estimate *estimate(shell *sh, stmt *s, bool count) {
     err e = {.pos = -1};
     stmt_estimate(s, count);
-    if (shell_wait(sh, s, NULL, NULL, &e) != ERR_CANCELLED)
+    if (shell_wait(sh, s, NULL, NULL, NULL, &e) != ERR_CANCELLED)
         return stmt_estimated(s);
     shell_note(sh, "the statement was stopped before it began");
     return NULL;

@@ -42,8 +42,8 @@ static void show_waiting(const shell *sh, stmt *s, progress_line *line) {
         progress_draw(line, &sh->term, &now);
 }
 
-int shell_wait(shell *sh, stmt *s, shell_batch_fn fn, void *ctx, err *e) {
-    progress_line line = {0};
+int shell_wait(shell *sh, stmt *s, const char *label, shell_batch_fn fn, void *ctx, err *e) {
+    progress_line line = {.label = label};
     stmt_status status;
     const batch *b;
     signals_watch(s);
@@ -62,7 +62,7 @@ int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e) {
     if (!shell_wait_for_previous(sh, true))
         return err_set(e, ERR_BUSY, "the previous statement has not stopped yet");
     stmt *s = db_submit(sh->db, text);
-    int code = shell_wait(sh, s, fn, ctx, e);
+    int code = shell_wait(sh, s, NULL, fn, ctx, e);
     stmt_free(s);
     return code;
 }

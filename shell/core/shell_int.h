@@ -103,9 +103,9 @@ bool shell_sql(shell *sh, const char *text);
 /* Runs a query without printing and calls fn with each batch; returns 0 or the error's code. */
 typedef void (*shell_batch_fn)(void *ctx, stmt *s, const batch *b);
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
-/* Waits for a statement, draws its progress, and calls fn (unless NULL) with each batch. Returns 0
- * or the error's code. Ctrl-C cancels the statement. */
-int shell_wait(shell *sh, stmt *s, shell_batch_fn fn, void *ctx, err *e);
+/* Waits for a statement, draws its progress, after `label` unless that is NULL, and calls fn (unless
+ * NULL) with each batch. Returns 0 or the error's code. Ctrl-C cancels the statement. */
+int shell_wait(shell *sh, stmt *s, const char *label, shell_batch_fn fn, void *ctx, err *e);
 /* Waits until the statement sh->lingering, if any, has ended. False: the statement still runs,
  * because `wait` was false or Ctrl-C was pressed. */
 bool shell_wait_for_previous(shell *sh, bool wait);

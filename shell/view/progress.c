@@ -88,6 +88,8 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     rates_update(&p->rates, x, x->llm_seconds, 0.25, 0.3);
     buf text = {0};
     const char *unit = progress_unit(x);
+    if (p->label)
+        buf_printf(&text, "%s: ", p->label);
     if (x->operators > 1)
         buf_printf(&text, "LLM %d/%d: ", x->operator_number, x->operators);
     bool counts = x->rows_total || x->rows_done || !x->phase[0];

@@ -29,10 +29,11 @@ bool rates_update(run_rates *r, const exec_progress *x, double seconds, double l
                   double weight);
 
 typedef struct progress_line {
-    bool shown;      /* the line is on the screen */
-    bool keys;       /* show the hint "v view" */
-    double drawn_ms; /* clock_ms() when the line was drawn last; 0: never */
-    run_rates rates; /* of the running LLM operator */
+    bool shown;        /* the line is on the screen */
+    bool keys;         /* show the hint "v view" */
+    const char *label; /* text at the beginning of the line, or NULL */
+    double drawn_ms;   /* clock_ms() when the line was drawn last; 0: never */
+    run_rates rates;   /* of the running LLM operator */
 } progress_line;
 
 /* Draws the line on stderr, at most ten times a second. */

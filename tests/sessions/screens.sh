@@ -395,6 +395,18 @@ key C-c
 see 'stopped after'
 environment=
 
+check 'Ctrl-C ends .compare with the runs so far'
+start 100 24 s.kvasir
+enter ".compare SELECT LLM('dull?', t, model => lazy) RETURNS BOOLEAN FROM texts WHERE n < 100;"
+see '^grouped: '
+see '^no cache: '
+key C-c
+see '^grouped .* s  *best$'
+see '^rows are not compared'
+see '^stopped$'
+enter 'SHOW psm;'
+see '│ auto │'
+
 check 'vi keys by ~/.editrc, also pasting; .edit; .history'
 echo 'bind -v' >"$work/.editrc"
 printf '#!/bin/sh\nsed -i s/12/77/ "$1"\n' >"$work/editor" && chmod +x "$work/editor"
