@@ -5,8 +5,6 @@
  *   bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2]
  *   [--mode fixed,…] [--wide]
  *                 [--ablations] [--copy DIR] [--json]
- *   bench_queries --tutorial DIR [--seconds S]      the quick start's demonstration on the
- *                                                   tutorials' data
  *
  * movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the
  * papers' columns that the data has. Every mode starts with empty KV and no stored answers; the
@@ -153,9 +151,8 @@ typedef struct result {
 } result;
 
 typedef struct options {
-    const char *data, *tutorial, *queries, *modes, *subject, *copy;
+    const char *data, *queries, *modes, *subject, *copy;
     int rows, baseline_rows;
-    double seconds;
     bool json, wide, ablations;
 } options;
 
@@ -561,8 +558,7 @@ static db *open_db(double *kv_bytes_per_token) {
         bench_die("cannot open a database", &e);
     if (db_model_info(d, mem, &info, NULL, &e))
         bench_die("cannot open the model", &e);
-    if (kv_bytes_per_token)
-        *kv_bytes_per_token = (double)info.kv_bytes_per_token;
+    *kv_bytes_per_token = (double)info.kv_bytes_per_token;
     arena_free(mem);
     bench_run_all(d, "SET cache = off; SET answer_cache = off; SET llm_layout = 'auto'; SET "
                      "field_order = 'fresh'");
@@ -610,76 +606,6 @@ static void bench_data(const options *o) {
     bench_set_free(&b.set);
 }
 
-/* ---- the quick start's demonstration --------------------------------------------------------- */
-
-static const char *const tutorial_sql =
-    "SELECT r.id FROM demo r JOIN movies m ON r.movie = m.id "
-    "WHERE LLM('Is the review positive or negative?', r.review, m.title, m.synopsis) "
-    "RETURNS ENUM('positive', 'negative') = 'positive'";
-
-static void make_demo(db *d, int rows) {
-    buf sql = {0};
-    bench_run_all(d, "DROP TABLE IF EXISTS demo");
-    buf_printf(&sql,
-               "CREATE TABLE demo AS SELECT id, movie, review FROM reviews ORDER BY id LIMIT %d",
-               rows);
-    bench_run(d, sql.p, NULL, NULL, NULL);
-    buf_free(&sql);
-}
-
-static void load_tutorial(db *d, const char *dir) {
-    static const char *const files[] = {"movies", "reviews"};
-    for (int i = 0; i < 2; i++) {
-        buf sql = {0};
-        buf_printf(&sql, "CREATE TABLE %s AS SELECT * FROM '%s/%s.csv'", files[i], dir, files[i]);
-        bench_run(d, sql.p, NULL, NULL, NULL);
-        buf_free(&sql);
-    }
-}
-
-static void count_row(void *ctx, const batch *b) {
-    *(int64_t *)ctx = b->cols[0].i[0];
-}
-
-static void demonstrate(const options *o) {
-    static const int shown[] = {0, 1, 4};
-    static const char *const labels[] = {"no cache", "FIFO", "PSM"};
-    exec_summary s;
-    int64_t total = 0;
-    db *d = open_db(NULL);
-    load_tutorial(d, o->tutorial);
-    bench_run(d, "SELECT count(*) FROM reviews", count_row, &total, NULL);
-    make_demo(d, 6);
-    bench_run_all(d, modes[0].settings);
-    bench_run(d, tutorial_sql, NULL, NULL, &s);
-    int rows = (int)BASE_MIN((double)total, BASE_MAX(12.0, o->seconds / (s.seconds / 6)));
-    make_demo(d, rows);
-    printf("%s\n\n", tutorial_sql);
-    if (rows < total)
-        printf("on %d of the %" PRId64
-               " reviews, as many as row-by-row calls answer in about %.0f s:\n\n",
-               rows, total, o->seconds);
-    else
-        printf("on all %" PRId64 " reviews:\n\n", total);
-    printf("  %-10s %9s %13s %16s %15s %9s\n", "", "seconds", "tokens sent", "tokens computed",
-           "token hit rate", "speed-up");
-    double first = 0;
-    for (size_t i = 0; i < BASE_COUNT(shown); i++) {
-        bench_run_all(d, modes[shown[i]].settings);
-        bench_run(d, tutorial_sql, NULL, NULL, &s);
-        if (i == 0)
-            first = s.seconds;
-        printf("  %-10s %9.2f %13" PRIu64 " %16" PRIu64 " %14.1f%% %8.1fx\n", labels[i], s.seconds,
-               s.llm.prompt_tokens, s.llm.computed_tokens,
-               100.0 * (1 - (double)s.llm.computed_tokens / (double)s.llm.prompt_tokens),
-               first / s.seconds);
-        fflush(stdout);
-    }
-    printf("\nFIFO keeps the prefixes it has seen; PSM also decides the order of fields and rows, "
-           "so that prompts share them.\n");
-    db_close(d);
-}
-
 static const char usage[] = "usage: bench_queries --data DIR [--set movies|beer] [--rows N] "
                             "[--baseline-rows K] [--query Q1,Q2] "
                             "[--mode fixed,…] [--wide] [--ablations] [--copy DIR] [--json]";
@@ -688,16 +614,12 @@ static const char usage[] = "usage: bench_queries --data DIR [--set movies|beer]
 static bool set_value(options *o, const char *name, const char *text) {
     if (strcmp(name, "--data") == 0)
         o->data = text;
-    else if (strcmp(name, "--tutorial") == 0)
-        o->tutorial = text;
     else if (strcmp(name, "--set") == 0)
         o->subject = text;
     else if (strcmp(name, "--rows") == 0)
         o->rows = atoi(text);
     else if (strcmp(name, "--baseline-rows") == 0)
         o->baseline_rows = atoi(text);
-    else if (strcmp(name, "--seconds") == 0)
-        o->seconds = atof(text);
     else if (strcmp(name, "--query") == 0)
         o->queries = text;
     else if (strcmp(name, "--mode") == 0)
@@ -720,7 +642,7 @@ static bool set_switch(options *o, const char *name) {
 }
 
 int main(int argc, char **argv) {
-    options o = {.rows = 2000, .seconds = 20, .subject = "movies"};
+    options o = {.rows = 2000, .subject = "movies"};
     for (int i = 1; i < argc; i++) {
         if (set_switch(&o, argv[i]))
             continue;
@@ -728,11 +650,8 @@ int main(int argc, char **argv) {
             bench_die(usage, NULL);
         i++;
     }
-    if (o.tutorial)
-        demonstrate(&o);
-    else if (o.data)
-        bench_data(&o);
-    else
-        bench_die("say --data DIR or --tutorial DIR", NULL);
+    if (!o.data)
+        bench_die(usage, NULL);
+    bench_data(&o);
     return 0;
 }

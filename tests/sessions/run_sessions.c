@@ -45,7 +45,7 @@ enum { TIME_LIMIT_S = 300, MARK_DIGITS = 16, SKIPPED = 77 };
 static const struct {
     const char *pattern, *with;
 } masks[] = {
-    {" +~?[0-9]+(\\.[0-9]+)? s +[0-9]+\\.[0-9]x", "  # s  #x"},
+    {" +~?[0-9]+(\\.[0-9]+)? s +[0-9]+\\.[0-9]x", "         # s        #x"},
     {"[0-9][0-9,]*(\\.[0-9]+)? (µs|ms|s|min|h)([ ,;:.)]|$)", "# s\\3"},
     {"# (h|min) # (min|s)", "# s"},
     {"[0-9][0-9,]*(\\.[0-9]+)? (rows/s|tok/s|tokens/s)", "# \\2"},
