@@ -120,6 +120,7 @@ static void test_first(void **state) {
         {".explain SELECT na| FROM movies", "name"},
         {".try --rows 50 SELECT na| FROM movies", "name"},
         {".try --rows 50 SELECT name,\n  yea|\nFROM movies;", "year"},
+        {".compare --limit 5 SELECT na| FROM movies", "name"},
         {".help ps|", "psm"},
         {".help back|", "backup"},
         {".import x.csv re|", "reviews"},
