@@ -5,8 +5,9 @@
  * Invariant: the runs leave nothing behind. They neither read nor store answers or KV blocks, record
  * nothing, and have settings of their own (stmt_override), so nothing is to be restored.
  *
- * A run that reaches the time limit is a sample: its figures are scaled to the prompt tokens of the
- * whole statement. The rows of a sample are not compared.
+ * A run that reaches the time limit is a sample. The tokens of the whole are then counted, as
+ * EXPLAIN (TOKENS) does, since the beginning of an ordered run shares less than the rest, and its
+ * seconds are scaled by these tokens. The rows of a sample are not compared.
  */
 #include <ctype.h>
 #include <math.h>
@@ -34,9 +35,9 @@ static const strategy strategies[STRATEGIES] = {
 static const int run_order[STRATEGIES] = {3, 0, 2, 1};
 
 typedef struct run {
-    bool done;    /* there are figures */
-    bool sampled; /* it reached the time limit */
-    double seconds, sent, computed;
+    bool done;                              /* there are figures */
+    bool sampled;                           /* it reached the time limit */
+    double seconds, sent, computed, output; /* `output`: tokens of answers */
     uint64_t *rows; /* [nrows] hashes of the result's rows, in their order */
     size_t nrows, cap;
 } run;
@@ -45,7 +46,9 @@ typedef struct comparison {
     shell *sh;
     str text;
     char limit[32]; /* the time limit as SET max_seconds takes it; "0": none */
-    double whole;   /* prompt tokens of a run that ended; if none has, a count; 0: unknown */
+    double whole;   /* prompt tokens of a run that ended; 0: none has */
+    bool counted;
+    double counts[STRATEGIES]; /* the tokens that each strategy computes, if `counted` */
     run runs[STRATEGIES];
 } comparison;
 
@@ -93,20 +96,24 @@ static int run_statement(const comparison *x, const strategy *how, const char *c
         out->seconds = sum.seconds - sum.held_seconds;
         out->sent = (double)sum.llm.prompt_tokens;
         out->computed = (double)sum.llm.computed_tokens;
+        out->output = (double)sum.llm.output_tokens;
     }
     stmt_free(s);
     return out->done ? 0 : code;
 }
 
-/* Estimates the statement; `count` is that of stmt_estimate. *tokens: the prompt tokens without
- * reuse, if counted. Fails if the statement is not a query that calls a model. */
-static int check_statement(const comparison *x, bool count, double *tokens, err *e) {
+/* Fails if the statement is not a query that calls a model. With `count`, sets x->counts. */
+static int check_statement(comparison *x, bool count, err *e) {
     stmt *s = db_prepare(x->sh->db, x->text);
     *e = (err){.pos = -1};
     stmt_estimate(s, count);
     int code = shell_wait(x->sh, s, "counting", NULL, NULL, e);
     const exec_estimate *found = stmt_estimated(s);
-    *tokens = found->nstrategies ? (double)found->strategies[0].computed_tokens : 0;
+    for (int i = 0; i < found->nstrategies; i++)
+        for (int k = 0; k < STRATEGIES; k++)
+            if (strcmp(found->strategies[i].name, strategies[k].name) == 0)
+                x->counts[k] = (double)found->strategies[i].computed_tokens;
+    x->counted = count && code == 0;
     if (code == 0 && stmt_what(s) != STMT_SELECT)
         code = err_set(e, ERR_BIND, ".compare runs a statement several times: it takes a SELECT");
     else if (code == 0 && found->cost_ms <= 0)
@@ -129,8 +136,7 @@ static int warm_up(const comparison *x, err *e) {
 
 static int run_all(comparison *x, err *e) {
     const char *const limit[] = {"max_seconds", x->limit};
-    double none;
-    int code = check_statement(x, false, &none, e);
+    int code = check_statement(x, false, e);
     if (code == 0)
         code = warm_up(x, e);
     for (int i = 0; i < STRATEGIES && code == 0; i++) {
@@ -141,21 +147,22 @@ static int run_all(comparison *x, err *e) {
                            x->limit);
         else if (code == 0 && !r->sampled)
             x->whole = r->sent;
-        else if (code == 0 && x->whole <= 0)
-            code = check_statement(x, true, &x->whole, e);
+        else if (code == 0 && !x->counted)
+            code = check_statement(x, true, e);
         r->done = r->done && code == 0;
     }
     return code;
 }
 
-static void scale_samples(comparison *x) {
-    for (int k = 0; k < STRATEGIES; k++) {
-        run *r = &x->runs[k];
-        double factor = r->sampled ? BASE_MAX(x->whole / r->sent, 1.0) : 1;
-        r->seconds *= factor;
-        r->sent *= factor;
-        r->computed *= factor;
-    }
+/* Replaces the figures of a sample by those of the whole. */
+static void scale_sample(comparison *x, int k) {
+    run *r = &x->runs[k];
+    double sent = BASE_MAX(x->whole > 0 ? x->whole : x->counts[0], r->sent);
+    double share = x->counts[0] > 0 ? x->counts[k] / x->counts[0] : r->computed / r->sent;
+    double answers = r->output * sent / r->sent;
+    r->seconds *= BASE_MAX((sent * share + answers) / (r->computed + r->output), 1.0);
+    r->computed = sent * share;
+    r->sent = sent;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -270,8 +277,8 @@ static void print_comparison(const comparison *x) {
         sampled = sampled || r->sampled;
     }
     if (sampled)
-        buf_append_c(&out, "~ reached a limit and is scaled by its tokens; --limit SECONDS sets "
-                           "the time of a run\n");
+        buf_append_c(&out, "~ reached a limit: tokens are counted, and seconds scaled by them; "
+                           "--limit SECONDS sets it\n");
     print_rows(x, &out);
     shell_print(x->sh, &out);
 }
@@ -322,7 +329,9 @@ bool cmd_compare(shell *sh, command_call *c) {
     for (int k = 0; k < STRATEGIES; k++)
         any = any || x.runs[k].done;
     if (any && (code == 0 || code == ERR_CANCELLED)) {
-        scale_samples(&x);
+        for (int k = 0; k < STRATEGIES; k++)
+            if (x.runs[k].done && x.runs[k].sampled)
+                scale_sample(&x, k);
         print_comparison(&x);
     }
     for (int k = 0; k < STRATEGIES; k++)
