@@ -171,6 +171,7 @@ typedef struct exec_summary {
     double solve_seconds; /* time spent ordering prompts; part of sql_seconds */
     double llm_seconds;   /* time spent in the model */
     double held_seconds;  /* time paused */
+    bool reached_limit;   /* max_tokens_total or max_seconds stopped it, with ERR_LIMIT */
     uint64_t rows;
     llm_figures llm;
     llm_memory memory;

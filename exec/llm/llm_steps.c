@@ -69,6 +69,7 @@ static int check_limits(op *o, err *e) {
                          set->max_seconds, (unsigned long long)s->inputs_done,
                          (unsigned long long)expected_inputs(s));
     }
+    o->ctx->counts.summary.reached_limit = status != 0;
     if (status != 0 && s->progress.answers_kept > 0)
         err_hint(e,
                  "the answers so far are stored: run the statement again to continue, or raise "
