@@ -35,10 +35,11 @@ static const strategy strategies[STRATEGIES] = {
 static const int run_order[STRATEGIES] = {3, 0, 2, 1};
 
 typedef struct run {
-    bool done;                              /* there are figures */
-    bool sampled;                           /* it reached a limit after some tokens */
-    double seconds, sent, computed, output; /* `output`: tokens of answers */
-    uint64_t *rows; /* [nrows] hashes of the result's rows, in their order */
+    bool done;    /* there are figures */
+    bool sampled; /* it reached a limit after some tokens */
+    double seconds;
+    double sent, computed, output; /* tokens of prompts, those computed, and tokens of answers */
+    uint64_t *rows;                /* [nrows] hashes of the result's rows, in their order */
     size_t nrows, cap;
 } run;
 
@@ -171,13 +172,14 @@ static int by_value(const void *a, const void *b) {
 
 static uint64_t *sorted(const run *r) {
     uint64_t *copy = mem_alloc(sizeof *copy * (r->nrows + 1));
-    memcpy(copy, r->rows, sizeof *copy * r->nrows);
+    if (r->nrows)
+        memcpy(copy, r->rows, sizeof *copy * r->nrows);
     qsort(copy, r->nrows, sizeof *copy, by_value);
     return copy;
 }
 
-/* Returns how many rows of the longer result the other one lacks. If both have as many rows, and
- * some repeat, rows are compared by position, since equal answers then change places unnoticed. */
+/* Returns how many rows of the longer result the other one lacks. If both have the same number of
+ * rows and some repeat, rows are compared by position, since swapped answers would go unnoticed. */
 static size_t rows_differing(const run *a, const run *b) {
     uint64_t *x = sorted(a), *y = sorted(b);
     size_t i = 0, k = 0, common = 0, places = 0;
