@@ -254,6 +254,24 @@ typedef struct function_info {
 /* Returns all functions, for .help and completion: scalars, aggregates, window functions, LLM(),
  * LLM_PROB() and generate_series(). */
 const function_info *sql_functions(size_t *count);
+
+/* X(name, example of a value, help): the options of LLM(), written name => value after the fields. */
+/* clang-format off */
+#define SQL_LLM_OPTIONS(X)                                                                                                 \
+    X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
+    X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
+    X("calibrate", "'batch'", "decide by each answer's probability divided by its prior: off, batch or fresh")              \
+    X("max_tokens", "n", "the longest TEXT answer, in tokens")                                                             \
+    X("stop", "'text'", "a text that ends a TEXT answer and is not part of it; may be given several times")                \
+    X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")
+/* clang-format on */
+
+typedef struct llm_option_info {
+    const char *name, *example, *help;
+} llm_option_info;
+
+const llm_option_info *sql_llm_options(size_t *count);
+
 /* Returns all keywords, reserved and not, in upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
 /* Appends an identifier, quoted if it is a keyword, begins with a digit or has characters other

@@ -2,7 +2,7 @@
  * commands.c - the table of shell commands, the parser of a command line, and short commands.
  * Longer commands are in commands_*.c.
  *
- * Invariant: dispatch, .help, completion and "did you mean" use this one table; names of psql and
+ * Invariant: dispatch, .help, the man page, completion and "did you mean" use this one table; names of psql and
  * sqlite3 are aliases in it. A command writes its answer to the output of results (shell_print) and
  * notes about what it did to the screen (shell_note).
  */
@@ -396,8 +396,8 @@ static bool cmd_show(shell *sh, command_call *c) {
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const command commands[] = {
-    {"help", "\\? \\h .h .?", "[NAME]", "this list, or a command, function or setting", ARG_COMMAND,
-     cmd_help},
+    {"help", "\\? \\h .h .?", "[NAME ...]", "this list, or a page, command, function or setting",
+     ARG_COMMAND, cmd_help},
     {"tables", "\\dt \\d .ls", "[PATTERN]", "list tables and views", ARG_TABLE, cmd_tables},
     {"schema", ".describe .desc \\sf", "[NAME]", "show CREATE statements (also \\d NAME)",
      ARG_TABLE, cmd_schema},
@@ -470,9 +470,9 @@ const command *commands_table(size_t *count) {
     return commands;
 }
 
-static bool has_alias(const command *c, str typed) {
-    for (str rest = str_from(c->aliases); rest.n;)
-        if (str_equal_nocase(typed, str_split_next(&rest, ' ')))
+bool words_have(const char *words, str wanted) {
+    for (str rest = str_from(words); rest.n;)
+        if (str_equal_nocase(wanted, str_split_next(&rest, ' ')))
             return true;
     return false;
 }
@@ -487,7 +487,8 @@ const command *command_find(str typed) {
     int prefixes = 0;
     for (size_t i = 0; i < BASE_COUNT(commands); i++) {
         const command *c = &commands[i];
-        if ((typed.p[0] == '.' && str_equal_nocase(bare, str_from(c->name))) || has_alias(c, typed))
+        if ((typed.p[0] == '.' && str_equal_nocase(bare, str_from(c->name))) ||
+            words_have(c->aliases, typed))
             return c;
         str head = {c->name, BASE_MIN(strlen(c->name), bare.n)};
         if (typed.p[0] == '.' && bare.n >= 2 && str_equal_nocase(bare, head)) {
@@ -524,7 +525,7 @@ static const char *nearest_command(str typed, arena *mem) {
     return near;
 }
 
-static bool unknown(shell *sh, str typed) {
+bool command_unknown(shell *sh, str typed) {
     arena *mem = arena_new();
     const char *instead = foreign_command(typed),
                *near = instead ? NULL : nearest_command(typed, mem);
@@ -648,7 +649,7 @@ bool command_line(shell *sh, str line) {
     str typed = {line.p, n};
     const command *found = command_find(typed);
     if (found == NULL)
-        return unknown(sh, typed);
+        return command_unknown(sh, typed);
     command_call call = {.mem = arena_new()};
     call.name = arena_strndup(call.mem, typed.p, typed.n);
     call.rest = str_trim((str){line.p + n, line.n - n}, STR_SPACES);
@@ -669,61 +670,4 @@ bool command_line(shell *sh, str line) {
         sh->out.error = errno;
     arena_free(call.mem);
     return shell_check_output(sh) && ok;
-}
-
-/* Appends a command's line of .help, with its other names if they fit in `columns`. */
-static void help_line(const shell *sh, const command *k, int columns, buf *out) {
-    bool color = sh->term.color_out;
-    char left[64];
-    int width = snprintf(left, sizeof left, ".%s %s", k->name, k->usage);
-    int gap = BASE_MAX(26 - width, 0);
-    int used = 2 + width + gap + 1 + utf8_width(str_from(k->help));
-    bool aliases = *k->aliases && used + 2 + (int)strlen(k->aliases) < columns;
-    buf_printf(out, "  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
-               style_off(color, STYLE_BOLD), k->usage, gap, "", k->help, style_on(color, STYLE_DIM),
-               aliases ? "  " : "", aliases ? k->aliases : "", style_off(color, STYLE_DIM));
-}
-
-static bool help_of_sql(shell *sh, command_call *c) {
-    size_t nfunctions, nsettings;
-    const function_info *functions = sql_functions(&nfunctions);
-    const setting_info *known = settings_table(&nsettings);
-    str name = str_from(c->argv[0]);
-    for (size_t i = 0; i < nfunctions; i++)
-        if (str_equal_nocase(name, str_from(functions[i].name)))
-            return cmd_functions(sh, c);
-    for (size_t i = 0; i < nsettings; i++)
-        if (str_equal_nocase(name, str_from(known[i].name)))
-            return cmd_settings(sh, c);
-    return false;
-}
-
-bool cmd_help(shell *sh, command_call *c) {
-    int columns = INT_MAX, rows;
-    buf out = {0};
-    if (c->argc) {
-        char *typed =
-            arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
-        const command *one = command_find(str_from(typed));
-        if (one == NULL)
-            return help_of_sql(sh, c) || unknown(sh, str_from(typed));
-        help_line(sh, one, columns, &out);
-        shell_print(sh, &out);
-        return true;
-    }
-    if (sh->term.interactive)
-        term_size(&columns, &rows);
-    buf_append_c(&out,
-                 "SQL statements end with ';'. A command takes one line, without ';' unless it is "
-                 "shown:\n\n");
-    for (size_t i = 0; i < BASE_COUNT(commands); i++)
-        help_line(sh, &commands[i], columns, &out);
-    buf_append_c(&out,
-                 "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each "
-                 "row.\n"
-                 ".help NAME shows a command, function or setting; .functions and .settings list "
-                 "all.\n"
-                 "Ctrl-C stops a statement, Ctrl-D leaves.\n");
-    shell_print(sh, &out);
-    return true;
 }

@@ -39,12 +39,32 @@ typedef struct command {
     bool (*run)(shell *sh, command_call *call);
 } command;
 
+/* A page of .help about a subject (help_pages.c). A command, function or setting may have the same
+ * name. */
+typedef struct help_page {
+    const char *name;
+    const char *also; /* other names that find it, separated by blanks; or "" */
+    const char *title;
+    const char *text;
+    void (*list)(buf *out); /* appends the rows of a table after the text; NULL: none */
+    const char *more;       /* the text after these rows; NULL: none */
+} help_page;
+
+const help_page *help_pages(size_t *count);
+void help_page_print(const help_page *page, buf *out);
+/* Appends the values that a setting takes: 'off, fixed, grouped or auto' (commands_help.c). */
+void help_setting_values(const setting_info *setting, buf *out);
+
 const command *commands_table(size_t *count);
 /* Returns the command with this name (".tables", "\\dt"), or the command whose name begins with
  * `typed` if there is exactly one. NULL otherwise. */
 const command *command_find(str typed);
 /* Returns the part of a command's text that begins with the word SELECT or WITH; n = 0: none. */
 str command_select(str text);
+/* Whether a list separated by blanks has the word. */
+bool words_have(const char *words, str wanted);
+/* Prints the error for a command that does not exist, with the nearest name. Returns false. */
+bool command_unknown(shell *sh, str typed);
 /* Returns what to use instead of a command or option of another program; NULL if unknown. */
 const char *foreign_command(str typed);
 /* Runs one command line. False: it failed. */

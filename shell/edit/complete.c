@@ -367,7 +367,10 @@ static void find_operand(finder *f) {
     if (f->prefix.n == 0)
         return;
     add_words(f, "CASE NOT NULL TRUE FALSE EXISTS CAST DISTINCT SELECT", SCORE_KEYWORD);
-    add_words(f, "max_tokens model examples temperature stop", SCORE_RARE);
+    size_t n;
+    const llm_option_info *options = sql_llm_options(&n);
+    for (size_t i = 0; i < n; i++)
+        add_words(f, options[i].name, SCORE_RARE);
     add_all_keywords(f, SCORE_RARE);
 }
 
@@ -524,6 +527,9 @@ static void find_command_argument(finder *f, const command *c) {
         find_command_names(f, '.');
         for (size_t i = 0; i < n && f->prefix.n; i++)
             add(f, table[i].name, table[i].help, CANDIDATE_COMMAND, SCORE_TABLE);
+        const help_page *pages = help_pages(&n);
+        for (size_t i = 0; i < n; i++)
+            add(f, pages[i].name, pages[i].title, CANDIDATE_COMMAND, SCORE_COLUMN);
         if (f->prefix.n)
             add_settings(f);
         break;

@@ -130,6 +130,12 @@ void view_start(view_state *v, str statement, bool utf8);
 void view_update(view_state *v, const exec_progress *x);
 /* Fills cells[h][w]: all panels from 80 x 24 on, fewer if smaller, one line below 40 x 6. */
 void view_render(const view_state *v, int w, int h, view_cell *cells);
+/* What the view's help explains: a key or a word, and its meaning. Also printed by .help view. */
+typedef struct view_help_line {
+    const char *name, *text;
+} view_help_line;
+const view_help_line *view_help(size_t *count);
+
 /* Applies one line of a recorded run. Sets *wait_s to the seconds since the previous line. False,
  * with an error in *e, if the line is not a JSON object. */
 bool view_replay_line(const char *line, view_state *v, double *wait_s, err *e);

@@ -484,24 +484,30 @@ static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const ch
     }
 }
 
+static const view_help_line help_lines[] = {
+    {"q", "back to the shell; the statement keeps running"},
+    {"c", "cancel; answers are kept (not with SET cache = off)"},
+    {"p", "pause or resume the statement"},
+    {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
+    {"arrows", "left, right: switch panels; up, down: scroll"},
+    {"rows", "distinct inputs answered; known: stored by an earlier run"},
+    {WORDS_HIT_RATE, "share of the prompt tokens whose KV was reused"},
+    {"tokens", "reused from memory or disk, in stored answers, or computed"},
+    {"KV", "attention keys and values held in memory and on disk, and the limits"},
+    {"fields", "the order of the fields in the prompts"},
+    {"order", "latest prompts; the higher, the more of a prompt was reused"},
+    {"prefixes", "prompts x tokens, prompts answered, the end of the prefix"},
+};
+
+const view_help_line *view_help(size_t *count) {
+    *count = BASE_COUNT(help_lines);
+    return help_lines;
+}
+
 static void draw_help(canvas *c, int last_row) {
-    static const char *const lines[][2] = {
-        {"q", "back to the shell; the statement keeps running"},
-        {"c", "cancel; answers are kept (not with SET cache = off)"},
-        {"p", "pause or resume the statement"},
-        {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
-        {"arrows", "left, right: switch panels; up, down: scroll"},
-        {"rows", "distinct inputs answered; known: stored by an earlier run"},
-        {WORDS_HIT_RATE, "share of the prompt tokens whose KV was reused"},
-        {"tokens", "reused from memory or disk, in stored answers, or computed"},
-        {"KV", "attention keys and values held in memory and on disk, and the limits"},
-        {"fields", "the order of the fields in the prompts"},
-        {"order", "latest prompts; the higher, the more of a prompt was reused"},
-        {"prefixes", "prompts x tokens, prompts answered, the end of the prefix"},
-    };
-    for (size_t i = 0; i < BASE_COUNT(lines) && c->row < last_row; i++) {
-        label(c, lines[i][0]);
-        put_wrapped(c, LABEL_COLUMNS, last_row, VIEW_PLAIN, lines[i][1]);
+    for (size_t i = 0; i < BASE_COUNT(help_lines) && c->row < last_row; i++) {
+        label(c, help_lines[i].name);
+        put_wrapped(c, LABEL_COLUMNS, last_row, VIEW_PLAIN, help_lines[i].text);
     }
 }
 

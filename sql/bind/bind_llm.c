@@ -373,7 +373,6 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     return 0;
 }
 
-/* Reports an option that is given twice: one of the values would be ignored. */
 static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
     static const char *const words[] = {"off", "batch", "fresh"};
     BASE_COVERS(words, CALIBRATES);
@@ -390,6 +389,7 @@ static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
     return ERR_BIND;
 }
 
+/* Reports an option that is given twice: one of the values would be ignored. */
 static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
     const struct {
         str name;
@@ -405,9 +405,26 @@ static int option_once(binder *b, const llm_option *o, const llm_call *call, con
     return 0;
 }
 
+static int fail_option(binder *b, const llm_option *o) {
+    static const char *const names[] = {
+#define OPTION_NAME(name, example, help) name,
+        SQL_LLM_OPTIONS(OPTION_NAME)
+#undef OPTION_NAME
+    };
+    buf known = {0};
+    fail_ident(b, o->name, "LLM() has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
+    const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
+    for (size_t i = 0; i < BASE_COUNT(names); i++)
+        buf_printf(&known, "%s%s", i ? ", " : "", names[i]);
+    if (meant)
+        err_hint(b->e, "did you mean %s?", meant);
+    else
+        err_hint(b->e, "options are %s", known.p);
+    buf_free(&known);
+    return ERR_BIND;
+}
+
 static int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
-    static const char *const names[] = {"max_tokens", "model",       "examples",
-                                        "calibrate",  "temperature", "stop"};
     value v;
     int status = option_once(b, o, call, *examples);
     if (status)
@@ -438,13 +455,7 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
         *examples = o->value;
         return 0;
     }
-    fail_ident(b, o->name, "LLM() has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
-    const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
-    if (meant)
-        err_hint(b->e, "did you mean %s?", meant);
-    else
-        err_hint(b->e, "options are max_tokens, model, examples, calibrate, temperature, stop");
-    return ERR_BIND;
+    return fail_option(b, o);
 }
 
 /* ---- examples -------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* functions.c - the tables of SQL functions: parameters, result types, synonyms. exec evaluates the
- * functions. */
+/* functions.c - the tables of SQL functions: parameters, result types, synonyms; the options of LLM().
+ * exec evaluates the functions. */
 #include <string.h>
 
 #include "words_int.h"
@@ -56,7 +56,7 @@ static const function_info infos[] = {
      "sample standard deviation; NULL if there are fewer than two values"},
     {"llm", 1, -1, false, FUNCTION_MODEL,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
-     "asks the model; options: calibrate, examples, max_tokens, model, stop, temperature"},
+     "asks the model about each row; .help llm shows its types and options"},
     {"llm_prob", 1, 2, false, FUNCTION_MODEL, "LLM_PROB(LLM(…) [, answer])",
      "probability of a call's answer, or of one that it may give; the call may be named by its "
      "alias"},
@@ -64,6 +64,12 @@ static const function_info infos[] = {
      "mean of INTEGER BETWEEN, weighted by probability; of BOOLEAN the probability of true"},
     {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
      "in FROM: one column with the whole numbers from first to last"},
+};
+
+static const llm_option_info llm_options[] = {
+#define LLM_OPTION_INFO(name, example, help) {name, example, help},
+    SQL_LLM_OPTIONS(LLM_OPTION_INFO)
+#undef LLM_OPTION_INFO
 };
 
 /* Names that other databases use for functions that exist here. */
@@ -155,6 +161,11 @@ const char *function_instead(str name) {
 const function_info *sql_functions(size_t *count) {
     *count = BASE_COUNT(infos);
     return infos;
+}
+
+const llm_option_info *sql_llm_options(size_t *count) {
+    *count = BASE_COUNT(llm_options);
+    return llm_options;
 }
 
 const char *function_parameters(function_id id) {

@@ -1,0 +1,249 @@
+/*
+ * help_pages.c - the pages of .help: longer texts about a few subjects, also printed in the man page.
+ *
+ * Invariant: lines have at most 73 columns, which a man page leaves of 80, and blocks indented by four blanks are statements
+ * and commands that run in the order of their page (tests/sessions/help.session runs them). What a table
+ * holds - options of LLM(), output modes, keys of the live view - is printed from that table.
+ */
+#include "commands_int.h"
+
+enum { PAGE_COLUMNS = 73, NAME_COLUMNS = 14 };
+
+static void list_options(buf *out) {
+    size_t n;
+    const llm_option_info *options = sql_llm_options(&n);
+    for (size_t i = 0; i < n; i++) {
+        buf left = {0};
+        buf_printf(&left, "  %s => %s", options[i].name, options[i].example);
+        format_entry(out, buf_str(&left), 2 * NAME_COLUMNS - 4, str_from(options[i].help),
+                     PAGE_COLUMNS);
+        buf_free(&left);
+    }
+}
+
+static void list_modes(buf *out) {
+    size_t n;
+    const format_mode *modes = format_modes(&n);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "  %-9s %s\n", modes[i].name, modes[i].help);
+}
+
+static void list_view_keys(buf *out) {
+    size_t n;
+    const view_help_line *lines = view_help(&n);
+    for (size_t i = 0; i < n; i++) {
+        buf left = {0};
+        buf_printf(&left, "  %s", lines[i].name);
+        format_entry(out, buf_str(&left), NAME_COLUMNS, str_from(lines[i].text), PAGE_COLUMNS);
+        buf_free(&left);
+    }
+}
+
+static const help_page pages[] = {
+    {"llm", "", "asking the model",
+     "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]\n"
+     "\n"
+     "An expression that asks the model about each row. The prompt is a\n"
+     "constant text; the fields are the row's data. {name} in the prompt\n"
+     "stands for the name of a field; t.* means all columns of t.\n"
+     "\n"
+     "    CREATE TABLE talk (id INTEGER PRIMARY KEY, who TEXT, said TEXT);\n"
+     "    INSERT INTO talk VALUES\n"
+     "           (1, 'Ann', 'Superb!'), (2, 'Ben', 'I slept.');\n"
+     "\n"
+     "Types of answers\n"
+     "\n"
+     "    SELECT who, LLM('Is {said} positive?', said) RETURNS BOOLEAN\n"
+     "    FROM talk;\n"
+     "    SELECT who, LLM('Which mood?', said)\n"
+     "                RETURNS ENUM('glad', 'sad', 'bored') FROM talk;\n"
+     "    SELECT who, LLM('Rate from 1 to 5', talk.*)\n"
+     "                RETURNS INTEGER BETWEEN 1 AND 5 FROM talk;\n"
+     "    SELECT who, LLM('Say it in other words', said) FROM talk;\n"
+     "    SELECT who FROM talk WHERE LLM('Is it praise?', said) = 'yes';\n"
+     "\n"
+     "The fourth is TEXT; the last is ENUM('yes', 'no') because it is compared\n"
+     "with 'yes'. INTEGER and REAL are types, too. A typed answer is always one\n"
+     "of its type: the likeliest. It may still be wrong.\n"
+     "\n"
+     "Examples: solved cases in a query, table or view, with columns named as\n"
+     "the fields and one named answer\n"
+     "\n"
+     "    SELECT who, LLM('Is it praise?', said, examples =>\n"
+     "                    (SELECT 'I hated it.' AS said, 'no' AS answer))\n"
+     "                RETURNS ENUM('yes', 'no') FROM talk;\n"
+     "    CREATE VIEW solved (said, answer) AS\n"
+     "    VALUES ('I hated it.', 'no'), ('Well made.', 'yes');\n"
+     "    SELECT who, LLM('Is it praise?', said, examples => solved)\n"
+     "                RETURNS ENUM('yes', 'no') FROM talk;\n"
+     "\n"
+     "How sure an answer is, as a REAL from 0 to 1\n"
+     "\n"
+     "    SELECT who, LLM('Is {said} positive?', said) RETURNS BOOLEAN AS good,\n"
+     "           LLM_PROB(good), LLM_PROB(good, true) FROM talk;\n"
+     "    SELECT who FROM talk ORDER BY LLM_MEAN(LLM('Rate from 1 to 5', said)\n"
+     "           RETURNS INTEGER BETWEEN 1 AND 5);\n"
+     "\n"
+     "LLM_PROB(call) is the probability of the answer, LLM_PROB(call, answer)\n"
+     "of that one, LLM_MEAN(call) the mean of the numbers. For answers that\n"
+     "are nearly all the same: .help calibrate.\n"
+     "\n"
+     "Options\n"
+     "\n",
+     list_options,
+     "\n"
+     "A NULL field is left out. If the prompt names it in braces, or if all\n"
+     "fields are NULL, the answer is NULL and the model is not asked.\n"
+     "\n"
+     "To see what is sent, without asking, and what it cost\n"
+     "\n"
+     "    EXPLAIN (PROMPT) SELECT LLM('Is it praise?', said) = 'yes' FROM talk;\n"
+     "    .stats\n"
+     "\n"
+     "Errors\n"
+     "  a field … that is not a column needs a name\n"
+     "      write lower(said) AS said\n"
+     "  'maybe' is the only text this call is compared with\n"
+     "      list all answers: LLM(…) RETURNS ENUM('maybe', 'never')\n"
+     "  a prompt of … tokens exceeds the model's context\n"
+     "      ask about fewer or shorter fields; SET llm_overflow = 'truncate'\n"
+     "      leaves out the longest, SET llm_on_error = 'null' answers NULL\n"
+     "  no model is set, and the default one cannot be read\n"
+     "      name a .gguf file with --model or KVASIR_MODEL\n"},
+    {"calibrate", "calibration", "answers that are nearly all the same",
+     "A small model often prefers one answer whatever the text is. Its\n"
+     "probabilities may still tell the rows apart:\n"
+     "\n"
+     "    CREATE TABLE talk (id INTEGER PRIMARY KEY, who TEXT, said TEXT);\n"
+     "    INSERT INTO talk VALUES\n"
+     "           (1, 'Ann', 'Superb!'), (2, 'Ben', 'I slept.');\n"
+     "    SELECT who, LLM_PROB(LLM('Is {said} positive?', said)\n"
+     "           RETURNS BOOLEAN, true) AS p FROM talk ORDER BY p;\n"
+     "\n"
+     "Calibration divides the probability of each answer by its prior, the\n"
+     "geometric mean of its probability over up to 64 of the inputs, and\n"
+     "decides by the quotients. It applies to ENUM, BOOLEAN and INTEGER\n"
+     "BETWEEN, by call or by setting:\n"
+     "\n"
+     "    SELECT who, LLM('Is {said} positive?', said, calibrate => 'batch')\n"
+     "           RETURNS BOOLEAN FROM talk;\n"
+     "    SET llm_calibrate = 'batch';\n"
+     "    EXPLAIN ANALYZE SELECT LLM('Is {said} positive?', said)\n"
+     "           RETURNS BOOLEAN FROM talk;\n"
+     "\n"
+     "The plan shows the priors and how many answers they changed. 'batch'\n"
+     "records priors with the database and uses them again, 'fresh' does not,\n"
+     "'off' takes the likeliest answer. It helps where the answers are about\n"
+     "equally frequent, not where one is right for most rows. Stored answers\n"
+     "are read again: trying it asks the model for the sample at most.\n",
+     NULL, NULL},
+    {"select", "from where join group having order limit union with window qualify", "queries",
+     "[WITH [RECURSIVE] name [(columns)] AS (query), …]\n"
+     "SELECT [DISTINCT] expression [AS name], t.*, *, …\n"
+     "FROM table | 'file.csv' | (query) [AS name (columns)]\n"
+     "     [INNER | LEFT] JOIN table ON condition | USING (columns)\n"
+     "WHERE condition\n"
+     "GROUP BY expressions\n"
+     "HAVING condition\n"
+     "WINDOW name AS (…), …\n"
+     "QUALIFY condition\n"
+     "UNION [ALL] | EXCEPT | INTERSECT another SELECT or VALUES (…), …\n"
+     "ORDER BY expression [ASC | DESC] [NULLS FIRST | LAST], …\n"
+     "LIMIT n [OFFSET m]\n"
+     "\n"
+     "    CREATE TABLE sold (day TEXT, item TEXT, n INTEGER);\n"
+     "    INSERT INTO sold VALUES ('2024-05-01', 'nut', 3),\n"
+     "           ('2024-05-01', 'bolt', 8), ('2024-05-02', 'nut', 4);\n"
+     "    SELECT item, count(*) AS days, sum(n) AS total FROM sold\n"
+     "    WHERE day >= '2024-05-01' GROUP BY item HAVING total > 5\n"
+     "    ORDER BY total DESC LIMIT 10;\n"
+     "    SELECT day, item, sum(n) OVER (PARTITION BY item ORDER BY day)\n"
+     "    FROM sold;\n"
+     "    SELECT * FROM sold QUALIFY\n"
+     "           row_number() OVER (PARTITION BY item ORDER BY n DESC) = 1;\n"
+     "    WITH RECURSIVE k(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k\n"
+     "                            WHERE i < 3) SELECT i FROM k;\n"
+     "\n"
+     "A number in GROUP BY or ORDER BY is a column's position, a name may be\n"
+     "one of the select list. Names are quoted with \", texts with '. Types\n"
+     "are INTEGER, REAL, TEXT, BOOLEAN and BLOB; CAST(x AS type) or x::type\n"
+     "converts. .functions lists the functions.\n",
+     NULL, NULL},
+    {"mode", "", "how results are written", "Modes:\n", list_modes,
+     "\n"
+     "A box wraps long texts at a prompt if they would get very narrow columns.\n"
+     "--wrap wraps always, also in line and .schema; --wrap=N to N columns;\n"
+     "--no-wrap never.\n"
+     "\n"
+     "    .mode box --wrap=60\n"
+     "    SELECT 'a long text' AS said, 1 AS n;\n"
+     "    .mode csv\n"
+     "    .once result.csv\n"
+     "    SELECT 'a long text' AS said, 1 AS n;\n"
+     "    .mode insert talk\n"
+     "    SELECT 1 AS id, 'It''s me' AS said;\n"
+     "    .mode box\n"
+     "\n"
+     "On the command line: kvasir films.kvasir --csv -c 'SELECT …'. Related:\n"
+     ".headers, .types, .nullvalue, .width, .maxrows, .expanded, .pager.\n"},
+    {"import", "copy", "tables from files, and back",
+     "    .shell printf 'id,said\\n1,Superb!\\n2,I slept.\\n' > talk.csv\n"
+     "    .import talk.csv talk\n"
+     "    SELECT * FROM 'talk.csv' WHERE id = 2;\n"
+     "    CREATE TABLE some AS SELECT id FROM 'talk.csv' WHERE id > 1;\n"
+     "    COPY talk FROM 'talk.csv';\n"
+     "    COPY (SELECT * FROM talk) TO 'copy.csv';\n"
+     "\n"
+     ".import makes the table if there is none, else adds rows, as COPY does.\n"
+     "Delimiter, header and types are detected from the first MiB; gzipped\n"
+     "files are read directly, '-' is standard input. An empty cell is NULL.\n"
+     "What is detected wrongly can be given:\n"
+     "\n"
+     "    COPY talk TO 'talk.txt' (DELIMITER ';', HEADER off, NULL 'NA');\n"
+     "    COPY talk FROM 'talk.txt' (DELIMITER ';', HEADER off, NULL 'NA');\n"
+     "\n"
+     "COPY reads cells by position. A cell that does not fit its column is an\n"
+     "error with file, line and column, and nothing is stored. JSON, Markdown\n"
+     "and other formats are written with .mode and .once: .help mode. For a\n"
+     "Parquet, Excel or SQLite file, the error message says how to convert it.\n",
+     NULL, NULL},
+    {"view", "", "the live view",
+     "Shows an LLM statement while it runs: rows, hit rate, tokens, memory,\n"
+     "answers. At a prompt press v while a statement runs, or type .view\n"
+     "SELECT …, or .view on for all that follow; on the command line --view.\n"
+     "It needs a terminal.\n"
+     "\n",
+     list_view_keys, NULL},
+    {"set", "reset", "settings and variables",
+     "    SET psm = 'off';\n"
+     "    SET kv_memory = '2GB';\n"
+     "    SHOW psm;\n"
+     "    RESET psm;\n"
+     "    RESET ALL;\n"
+     "    .settings kv%\n"
+     "    .help set psm\n"
+     "\n"
+     "Settings last until the shell ends; ~/.config/kvasir/init.sql is read at\n"
+     "each start of a prompt. .settings lists them with values, .help set NAME\n"
+     "explains one. SET rule.NAME = off switches a rule of the planner off;\n"
+     "SELECT * FROM kvasir_rules lists the rules.\n"
+     "\n"
+     ".set makes a variable of SQL, as --set does on the command line:\n"
+     "\n"
+     "    .set least=3\n"
+     "    SELECT x FROM generate_series(1, 5) AS g(x) WHERE x >= :least;\n",
+     NULL, NULL},
+};
+
+const help_page *help_pages(size_t *count) {
+    *count = BASE_COUNT(pages);
+    return pages;
+}
+
+void help_page_print(const help_page *page, buf *out) {
+    buf_append_c(out, page->text);
+    if (page->list)
+        page->list(out);
+    if (page->more)
+        buf_append_c(out, page->more);
+}
