@@ -1,5 +1,6 @@
 /*
- * args.c - parses the command line with a table of options, from which --help and hints are made.
+ * args.c - parses the command line with a table of options, from which --help, hints, the man page
+ * and completion are made.
  *
  * As in sqlite3, the first argument that is not an option is the database and the second is SQL.
  */
@@ -10,23 +11,6 @@
 
 #include "run_int.h"
 #include "storage/containers.h"
-
-/* What an option sets. */
-typedef enum option_kind {
-    OPTION_FLAG,    /* a bool in args */
-    OPTION_TEXT,    /* a const char * in args */
-    OPTION_COMMAND, /* adds an INPUT_COMMAND */
-    OPTION_FILE,    /* adds an INPUT_FILE */
-    OPTION_VARIABLE /* adds a variable */
-} option_kind;
-
-typedef struct option {
-    const char *name;
-    const char *argument; /* name of the option's value in --help; NULL: the option has no value */
-    const char *help;     /* NULL: --help does not list the option */
-    option_kind kind;
-    size_t at; /* OPTION_FLAG, OPTION_TEXT: offset of the member in args */
-} option;
 
 #define FLAG(member) OPTION_FLAG, offsetof(args, member)
 #define TEXT(member) OPTION_TEXT, offsetof(args, member)
@@ -43,6 +27,7 @@ static const option options[] = {
     {"--mock", "FILE", "replay a recorded run in the live view", TEXT(replay)},
     {"--no-color", NULL, "no colour (also by NO_COLOR=1)", FLAG(no_color)},
     {"--no-init", NULL, "do not read ~/.config/kvasir/init.sql", FLAG(no_init)},
+    {"--generate", "man|bash|zsh", "print the man page or a completion script", TEXT(generate)},
     {"--version", NULL, "print the version", FLAG(version)},
     {"--help", NULL, "print this help", FLAG(help)},
     {"--command", "SQL", NULL, OPTION_COMMAND, 0},
@@ -56,6 +41,19 @@ static const option options[] = {
     {"-V", NULL, NULL, FLAG(version)},
     {"-version", NULL, NULL, FLAG(version)},
 };
+
+const char args_synopsis[] = "kvasir [DATABASE] [SQL] [options]";
+const char args_database[] =
+    "DATABASE is a directory, created if missing. Without one data is in memory.";
+const char args_exit_codes[] =
+    "0 success; 1 a statement or command failed; 2 wrong arguments, or the\n"
+    "database cannot be opened; 130 interrupted by Ctrl-C; 128 + n ended by signal n\n"
+    "(141: the reader of the output ended first); or the code given to .quit.";
+
+const option *args_options(size_t *count) {
+    *count = BASE_COUNT(options);
+    return options;
+}
 
 static const option *option_find(const char *name, size_t n) {
     for (size_t i = 0; i < BASE_COUNT(options); i++)
@@ -209,27 +207,25 @@ void args_free(args *a) {
 }
 
 void args_help(buf *out) {
-    buf_append_c(out,
-                 "kvasir: a SQL shell whose queries can call a language model\n\n"
-                 "usage: kvasir [DATABASE] [SQL] [options]\n\n"
-                 "DATABASE is a directory, created if missing. Without one data is in memory.\n\n");
+    enum { LEFT = 21 };
+    size_t n;
+    const format_mode *modes = format_modes(&n);
+    buf left = {0};
+    buf_printf(out,
+               "kvasir: a SQL shell whose queries can call a language model\n\nusage: %s\n\n%s\n\n",
+               args_synopsis, args_database);
     for (size_t i = 0; i < BASE_COUNT(options); i++) {
         const option *o = &options[i];
         if (o->help == NULL)
             continue;
-        char left[40];
-        snprintf(left, sizeof left, "%s%s%s", o->name, o->argument ? " " : "",
-                 o->argument ? o->argument : "");
-        buf_printf(out, "  %-18s %s\n", left, o->help);
+        buf_clear(&left);
+        buf_printf(&left, "  %s%s%s", o->name, o->argument ? " " : "",
+                   o->argument ? o->argument : "");
+        format_entry(out, buf_str(&left), LEFT, str_from(o->help), 0);
     }
+    buf_free(&left);
     buf_append_c(out, "\noutput:\n");
-    size_t n;
-    const format_mode *modes = format_modes(&n);
     for (size_t i = 0; i < n; i++)
         buf_printf(out, "  --%-16s %s\n", modes[i].name, modes[i].help);
-    buf_append_c(
-        out, "\nexit codes: 0 success; 1 a statement or command failed; 2 wrong arguments, or the\n"
-             "database cannot be opened; 130 interrupted by Ctrl-C; 128 + n ended by signal n\n"
-             "(141: the reader of the output ended first); or the code given to .quit.\n"
-             "In the shell, .help lists the commands.\n");
+    buf_printf(out, "\nexit codes: %s\nIn the shell, .help lists the commands.\n", args_exit_codes);
 }

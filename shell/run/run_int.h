@@ -8,6 +8,24 @@
 
 /* ---- arguments (args.c) ---------------------------------------------------------------------- */
 
+/* What an option sets. */
+typedef enum option_kind {
+    OPTION_FLAG,    /* a bool in args */
+    OPTION_TEXT,    /* a const char * in args */
+    OPTION_COMMAND, /* adds an INPUT_COMMAND */
+    OPTION_FILE,    /* adds an INPUT_FILE */
+    OPTION_VARIABLE /* adds a variable */
+} option_kind;
+
+typedef struct option {
+    const char *name;
+    /* name of the option's value, or the words that it may be, 'a|b|c'; NULL: it has no value */
+    const char *argument;
+    const char *help; /* NULL: --help does not list the option */
+    option_kind kind;
+    size_t at; /* OPTION_FLAG, OPTION_TEXT: offset of the member in args */
+} option;
+
 typedef enum input_kind { INPUT_COMMAND, INPUT_FILE } input_kind;
 
 typedef struct args_input {
@@ -24,7 +42,8 @@ typedef struct args {
     const char *db;   /* NULL: in memory */
     const char *mode; /* NULL: box */
     const char *model;
-    const char *replay; /* --mock FILE: a recorded run to show in the live view */
+    const char *generate; /* --generate WHAT */
+    const char *replay;   /* --mock FILE: a recorded run to show in the live view */
     bool read_only, keep_going, no_color, version, help, view, no_init;
     args_input *inputs; /* -c and -f, in order */
     int ninputs, inputs_cap;
@@ -37,6 +56,15 @@ typedef struct args {
 bool args_parse(int argc, char **argv, args *out, err *e);
 void args_free(args *a);
 void args_help(buf *out);
+const option *args_options(size_t *count);
+/* Texts that --help and the man page share. */
+extern const char args_synopsis[], args_database[], args_exit_codes[];
+
+/* ---- files for installation (generate.c) ----------------------------------------------------- */
+
+/* Appends the man page ("man") or a completion script ("bash", "zsh"). False: `what` is none of
+ * these. */
+bool generate(const char *what, buf *out);
 
 /* ---- scripts (script.c) ---------------------------------------------------------------------- */
 

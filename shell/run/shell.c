@@ -124,24 +124,34 @@ static void hold_streams(void) {
             _exit(SHELL_FAILED);
 }
 
+/* Prints what --help, --version or --generate ask for; returns the exit code. */
+static int print_text(const args *a) {
+    buf text = {0};
+    err e = {.pos = -1};
+    if (a->help) {
+        args_help(&text);
+    } else if (a->version) {
+        buf_printf(&text, "kvasir %s\n", KVASIR_VERSION);
+    } else if (!generate(a->generate, &text)) {
+        err_set(&e, ERR_SYNTAX, "--generate takes man, bash or zsh, not '%s'", a->generate);
+        return usage(&e);
+    }
+    bool written = fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0;
+    buf_free(&text);
+    return written ? SHELL_OK : SHELL_FAILED;
+}
+
 int shell_main(int argc, char **argv) {
     hold_streams();
     args a;
     err e = {.pos = -1};
     int code = SHELL_OK;
-    buf text = {0};
     if (!args_parse(argc, argv, &a, &e)) {
         args_free(&a);
         return usage(&e);
     }
-    if (a.version || a.help) {
-        if (a.help)
-            args_help(&text);
-        else
-            buf_printf(&text, "kvasir %s\n", KVASIR_VERSION);
-        code = fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0 ? SHELL_OK
-                                                                                  : SHELL_FAILED;
-        buf_free(&text);
+    if (a.version || a.help || a.generate) {
+        code = print_text(&a);
     } else {
         shell sh = {0};
         shell_setup(&sh, &a);
