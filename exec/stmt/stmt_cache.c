@@ -2,11 +2,9 @@
  * stmt_cache.c - SHOW CACHE, CLEAR CACHE and UNPIN.
  *
  * Invariant: pending cache writes are flushed first, so the figures include them. When CLEAR CACHE
- * ends, the entries are deleted. The system tables kvasir_cache, kvasir_prefixes and
- * kvasir_statements show the same figures as rows (system_cache.c).
+ * ends, the entries are deleted. SHOW CACHE is a summary; the system tables kvasir_cache,
+ * kvasir_prefixes and kvasir_statements have all figures (system_cache.c).
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "llm/models_int.h"
@@ -14,66 +12,95 @@
 #include "system/llm_history_int.h"
 #include "system/system_int.h"
 
+/* The rows of SHOW CACHE. */
 typedef struct shown {
     stmt *s;
     batch b;
 } shown;
 
-enum { SHOWN_MAX = 32, STATEMENTS_SHOWN = 3, PREFIXES_SHOWN = 5, TEXT_SHOWN = 60 };
+enum { SHOWN_MAX = 8 };
 
-static void show(shown *w, const char *name, const char *format, ...) BASE_PRINTF(3, 4);
-static void show(shown *w, const char *name, const char *format, ...) {
-    char text[300];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+static void show(shown *w, const char *name, buf *text) {
     w->b.cols[0].s[w->b.rows] = str_from(name);
-    w->b.cols[1].s[w->b.rows++] = str_copy(w->s->mem, str_from(text));
+    w->b.cols[1].s[w->b.rows++] = str_copy(w->s->mem, buf_str(text));
+    buf_free(text);
 }
 
-static void show_count(shown *w, const char *name, uint64_t n) {
-    show(w, name, "%llu", (unsigned long long)n);
+/* Appends a number of values and their size: "512 (27 MB)". */
+static void append_size(buf *out, uint64_t count, uint64_t bytes) {
+    buf_append_count(out, count);
+    if (count) {
+        buf_append_c(out, " (");
+        buf_append_bytes(out, bytes);
+        buf_append_char(out, ')');
+    }
 }
 
-static void show_rate(shown *w, const char *name, uint64_t part, uint64_t whole) {
-    if (whole)
-        show(w, name, "%.1f %%", 100.0 * (double)part / (double)whole);
-    else
-        show(w, name, "-");
+static void append_share(buf *out, uint64_t part, uint64_t whole) {
+    buf_printf(out, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0);
 }
 
-/* Returns the text without line breaks, cut to TEXT_SHOWN columns. */
-static str one_line(shown *w, str text) {
-    str cut = str_copy(w->s->mem, (str){text.p, utf8_fit(text, TEXT_SHOWN)});
-    for (size_t i = 0; i < cut.n; i++)
-        if ((unsigned char)cut.p[i] < ' ')
-            ((char *)(uintptr_t)cut.p)[i] = ' ';
-    while (cut.n && cut.p[cut.n - 1] == ' ')
-        cut.n--;
-    return cut;
+static void show_stored(shown *w, cache *c, const cache_stats *st) {
+    cache_item *items;
+    uint64_t unread = 0, unread_bytes = 0;
+    size_t n = cache_items(c, CACHE_KV, w->s->mem, &items);
+    const cache_space_stats *kv = &st->of[CACHE_KV];
+    buf text = {0};
+    for (size_t i = 0; i < n; i++)
+        if (items[i].hits == 0) {
+            unread++;
+            unread_bytes += items[i].bytes;
+        }
+    append_size(&text, st->answers, st->of[CACHE_ANSWERS].bytes);
+    show(w, "answers", &text);
+    append_size(&text, kv->entries, kv->bytes);
+    if (kv->pinned) {
+        buf_append_c(&text, ", pinned ");
+        append_size(&text, kv->pinned, kv->pinned_bytes);
+    }
+    if (unread) {
+        buf_append_c(&text, ", never read ");
+        append_size(&text, unread, unread_bytes);
+    }
+    show(w, "KV blocks", &text);
 }
 
-static void show_statement(shown *w, const history_entry *h, str text) {
-    char name[40], rate[40] = "no tokens sent";
-    uint64_t reused = h->prompt_tokens - BASE_MIN(h->computed_tokens, h->prompt_tokens);
-    str line = one_line(w, text);
-    if (h->prompt_tokens)
-        snprintf(rate, sizeof rate, "%.1f %% of %llu tokens",
-                 100.0 * (double)reused / (double)h->prompt_tokens,
-                 (unsigned long long)h->prompt_tokens);
-    snprintf(name, sizeof name, "statement %llu", (unsigned long long)h->number + 1);
-    show(w, arena_strndup(w->s->mem, name, strlen(name)), "%s, %llu of %llu answers: %.*s", rate,
-         (unsigned long long)h->answers_stored, (unsigned long long)h->distinct_inputs, (int)line.n,
-         line.p);
+static void show_reads(shown *w, const cache_stats *st) {
+    buf text = {0};
+    uint64_t reads = st->hits + st->misses;
+    buf_append_count(&text, reads);
+    buf_append_c(&text, " by this process");
+    if (reads) {
+        buf_append_c(&text, ", of them found ");
+        append_share(&text, st->hits, reads);
+    }
+    show(w, "reads", &text);
 }
 
-/* Shows the reuse of all recorded statements together, and of each of the latest statements. */
+static void show_eviction(shown *w, const cache_stats *st) {
+    static const struct {
+        const char *name, *first;
+    } policies[] = {{"cost", "what saves the least time for its size"},
+                    {"lru", "what has not been used for longest"},
+                    {"fifo", "what was stored first"}};
+    BASE_COVERS(policies, EVICTS);
+    int policy = w->s->ctx.settings->kv_evict;
+    buf text = {0};
+    buf_append_count(&text, st->evicted);
+    buf_append_c(&text, " values by this process; when ");
+    buf_append_bytes(&text, st->budget_bytes);
+    buf_printf(&text, " are full, first %s (kv_evict = '%s')", policies[policy].first,
+               policies[policy].name);
+    show(w, "evicted", &text);
+}
+
+/* Shows how much all recorded statements together reused. */
 static int show_statements(shown *w, err *e) {
     history_entry *all;
     str *texts;
     int n;
     uint64_t sent = 0, computed = 0, disk = 0, answers = 0, inputs = 0;
+    buf text = {0};
     int status = history_read(w->s->db->active, w->s->mem, &all, &texts, &n, e);
     if (status)
         return status;
@@ -84,24 +111,18 @@ static int show_statements(shown *w, err *e) {
         answers += all[i].answers_stored;
         inputs += all[i].distinct_inputs;
     }
-    show_count(w, "statements", (uint64_t)n);
-    show_rate(w, "token_hit_rate", sent - BASE_MIN(computed, sent), sent);
-    show_rate(w, "from_disk", disk, sent);
-    show_rate(w, "answers_reused", answers, inputs);
-    for (int i = BASE_MAX(n - STATEMENTS_SHOWN, 0); i < n && status == 0; i++)
-        show_statement(w, &all[i], texts[i]);
-    return status;
-}
-
-static void show_prefixes(shown *w, cache *c) {
-    cache_prefix list[PREFIXES_SHOWN];
-    stmt *s = w->s;
-    int n = cache_prefixes(&s->ctx, txn_catalog(s->db->active), c, s->mem, PREFIXES_SHOWN, list);
-    for (int i = 0; i < n; i++) {
-        str text = list[i].text.p ? one_line(w, list[i].text) : STR("(of another model)");
-        show(w, "prefix", "%llu tokens, read %llu times: %.*s", (unsigned long long)list[i].tokens,
-             (unsigned long long)list[i].hits, (int)text.n, text.p);
+    buf_append_count(&text, (uint64_t)n);
+    if (n) {
+        buf_append_c(&text, " on record; answers found ");
+        append_share(&text, answers, inputs);
+        buf_append_c(&text, ", prompt tokens reused ");
+        append_share(&text, sent - BASE_MIN(computed, sent), sent);
+        buf_append_c(&text, " (from disk ");
+        append_share(&text, disk, sent);
+        buf_append_c(&text, ")");
     }
+    show(w, "statements", &text);
+    return 0;
 }
 
 static int show_cache(stmt *s, cache *c, const err *why, err *e) {
@@ -109,29 +130,27 @@ static int show_cache(stmt *s, cache *c, const err *why, err *e) {
     const str names[] = {STR("name"), STR("value")};
     cache_stats st = {0};
     shown w = {.s = s};
-    if (c)
-        cache_get_stats(c, &st);
+    buf text = {0};
     stmt_describe(s, 2, names, types, TEXT_NONE);
     batch_init(&w.b, s->mem, types, 2, SHOWN_MAX);
-    show_count(&w, "blocks", st.blocks);
-    show_count(&w, "answers", st.answers);
-    show_count(&w, "bytes", st.bytes);
-    show_count(&w, "kv_bytes", st.of[CACHE_KV].bytes);
-    show_count(&w, "answer_bytes", st.of[CACHE_ANSWERS].bytes);
-    show_count(&w, "pinned_blocks", st.of[CACHE_KV].pinned);
-    show_count(&w, "pinned_bytes", st.of[CACHE_KV].pinned_bytes);
-    show_count(&w, "budget_bytes", st.budget_bytes);
-    show_count(&w, "hits", st.hits);
-    show_count(&w, "misses", st.misses);
-    show_rate(&w, "hit_rate", st.hits, st.hits + st.misses);
-    show_count(&w, "corrupt", st.corrupt);
-    show_count(&w, "evicted", st.evicted);
-    show_count(&w, "dropped", st.dropped);
-    show_count(&w, "written", st.written);
+    if (c)
+        cache_get_stats(c, &st);
+    buf_append_bytes(&text, st.bytes);
+    buf_append_c(&text, " of ");
+    buf_append_bytes(&text, st.budget_bytes);
+    if (!c || !st.writing)
+        buf_printf(&text, "; not written: %s", c ? st.why_not : why->message);
+    else if (!s->ctx.settings->cache)
+        buf_append_c(&text, "; not used: cache is off");
+    show(&w, "on disk", &text);
+    if (c) {
+        show_stored(&w, c, &st);
+        show_reads(&w, &st);
+        show_eviction(&w, &st);
+    }
     int status = show_statements(&w, e);
-    if (c && status == 0)
-        show_prefixes(&w, c);
-    show(&w, "writing", "%s", !c ? why->message : st.writing ? "yes" : st.why_not);
+    buf_append_c(&text, "the tables kvasir_cache, kvasir_prefixes and kvasir_statements");
+    show(&w, "more", &text);
     return status ? status : stmt_push(s, &w.b, e);
 }
 

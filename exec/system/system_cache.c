@@ -27,9 +27,11 @@ static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
 const rel_column cache_cols[CACHE_COLS] = {
     COLUMN("space", TYPE_TEXT),      COLUMN("entries", TYPE_INTEGER),
     COLUMN("bytes", TYPE_INTEGER),   COLUMN("budget_bytes", TYPE_INTEGER),
-    COLUMN("pinned", TYPE_INTEGER),  COLUMN("hits", TYPE_INTEGER),
-    COLUMN("misses", TYPE_INTEGER),  COLUMN("hit_rate", TYPE_REAL),
-    COLUMN("evicted", TYPE_INTEGER), COLUMN("is_writing", TYPE_BOOLEAN),
+    COLUMN("pinned", TYPE_INTEGER),  COLUMN("pinned_bytes", TYPE_INTEGER),
+    COLUMN("hits", TYPE_INTEGER),    COLUMN("misses", TYPE_INTEGER),
+    COLUMN("hit_rate", TYPE_REAL),   COLUMN("written", TYPE_INTEGER),
+    COLUMN("evicted", TYPE_INTEGER), COLUMN("dropped", TYPE_INTEGER),
+    COLUMN("corrupt", TYPE_INTEGER), COLUMN("is_writing", TYPE_BOOLEAN),
     COLUMN("why_not", TYPE_TEXT)};
 
 int cache_rows(maker *m, err *e) {
@@ -50,10 +52,14 @@ int cache_rows(maker *m, err *e) {
         int_cell(m, s->bytes);
         int_cell(m, st.budget_bytes);
         int_cell(m, s->pinned);
+        int_cell(m, s->pinned_bytes);
         int_cell(m, s->hits);
         int_cell(m, s->misses);
         rate_cell(m, s->hits, s->hits + s->misses);
+        int_cell(m, st.written);
         int_cell(m, st.evicted);
+        int_cell(m, st.dropped);
+        int_cell(m, st.corrupt);
         system_cell(m, value_bool(c && st.writing));
         system_cell(m, kept.n ? value_text(kept) : value_null());
     }
@@ -135,56 +141,49 @@ static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_bl
     return copy;
 }
 
-int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
-                   cache_prefix *out) {
-    cache_item *items;
-    size_t n = cache_items(c, CACHE_KV, mem, &items), ends = 0;
-    stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
-    stored_block **order = ARENA_ARRAY(mem, stored_block *, n + 1);
-    llm_engine *engine = NULL;
-    err ignored; /* if no model can be opened, the prefixes have no text */
-    for (size_t i = 0; i < n; i++)
-        all[i].item = items[i];
+/* Sorts the blocks by key and sets the depth of those where a prefix ends: at a block with no child
+ * or with several. Writes these to `ends`, best first; returns their number. */
+static size_t find_ends(stored_block *all, size_t n, stored_block **ends) {
+    size_t count = 0;
     qsort(all, n, sizeof *all, by_key);
     for (size_t i = 0; i < n; i++)
-        /* a prefix ends at a block with no child or with several */
         if (all[i].item.children != 1) {
             all[i].depth = depth_of(all, n, &all[i]);
-            order[ends++] = &all[i];
+            ends[count++] = &all[i];
         }
-    if (ends) {
-        qsort(order, ends, sizeof *order, by_worth);
-        err_clear(&ignored);
-        engine_acquire(ctx->db, ctx->settings, known, STR(""), ctx->cancel, &engine, &ignored);
-    }
-    int count = (int)BASE_MIN(ends, (size_t)max);
-    for (int i = 0; i < count; i++) {
-        const stored_block *b = order[i];
-        out[i] = (cache_prefix){.tokens = (uint64_t)b->depth * LLM_BLOCK_TOKENS,
-                                .hits = b->item.hits,
-                                .bytes = (uint64_t)b->depth * b->item.bytes,
-                                .text = prefix_text(mem, engine, c, all, n, b)};
-    }
-    engine_release(ctx->db, engine);
+    qsort(ends, count, sizeof *ends, by_worth);
     return count;
 }
 
 int prefixes_rows(maker *m, err *e) {
     exec_ctx *ctx = system_ctx(m);
-    err ignored;
+    arena *mem = system_mem(m);
+    llm_engine *engine = NULL;
+    cache_item *items;
+    err ignored; /* without a cache there are no rows, without a model the prefixes have no text */
     (void)e;
     err_clear(&ignored);
     cache *c = store_cache(ctx->db->store, &ignored);
     if (!c)
         return 0;
-    cache_prefix *list = ARENA_ARRAY(system_mem(m), cache_prefix, PREFIXES_SHOWN);
-    int n = cache_prefixes(ctx, txn_catalog(ctx->txn), c, system_mem(m), PREFIXES_SHOWN, list);
-    for (int i = 0; i < n; i++) {
-        int_cell(m, list[i].tokens);
-        int_cell(m, list[i].hits);
-        int_cell(m, list[i].bytes);
-        system_cell(m, list[i].text.p ? value_text(list[i].text) : value_null());
+    size_t n = cache_items(c, CACHE_KV, mem, &items);
+    stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
+    stored_block **ends = ARENA_ARRAY(mem, stored_block *, n + 1);
+    for (size_t i = 0; i < n; i++)
+        all[i].item = items[i];
+    size_t count = find_ends(all, n, ends);
+    if (count)
+        engine_acquire(ctx->db, ctx->settings, txn_catalog(ctx->txn), STR(""), ctx->cancel, &engine,
+                       &ignored);
+    for (size_t i = 0; i < count && i < PREFIXES_SHOWN; i++) {
+        const stored_block *b = ends[i];
+        str text = prefix_text(mem, engine, c, all, n, b);
+        int_cell(m, (uint64_t)b->depth * LLM_BLOCK_TOKENS);
+        int_cell(m, b->item.hits);
+        int_cell(m, (uint64_t)b->depth * b->item.bytes);
+        system_cell(m, text.p ? value_text(text) : value_null());
     }
+    engine_release(ctx->db, engine);
     return 0;
 }
 

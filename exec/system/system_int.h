@@ -33,21 +33,7 @@ const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 
 /* ---- system_cache.c -------------------------------------------------------------------------- */
 
-/* A stored prefix. */
-typedef struct cache_prefix {
-    uint64_t tokens;
-    uint64_t hits; /* number of reads of the prefix's last block */
-    uint64_t bytes;
-    /* text of the prefix's last blocks; its pointer is NULL if the default model did not compute
-     * the prefix */
-    str text;
-} cache_prefix;
-/* Writes the stored prefixes that have saved the most tokens, best first and at most `max`, to
- * `out`. Returns their number. */
-int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
-                   cache_prefix *out);
-
-enum { CACHE_COLS = 11, PREFIXES_COLS = 4, STATEMENTS_COLS = 14 };
+enum { CACHE_COLS = 15, PREFIXES_COLS = 4, STATEMENTS_COLS = 14 };
 extern const rel_column cache_cols[CACHE_COLS], prefixes_cols[PREFIXES_COLS],
     statements_cols[STATEMENTS_COLS];
 int cache_rows(maker *m, err *e);

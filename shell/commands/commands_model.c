@@ -137,9 +137,32 @@ bool cmd_tokens(shell *sh, command_call *c) {
     return true;
 }
 
+typedef struct summary {
+    buf out;
+    int columns;
+} summary;
+
+static void summary_batch(void *ctx, stmt *s, const batch *b) {
+    enum { LEFT = 12 };
+    summary *into = ctx;
+    (void)s;
+    for (int i = 0; i < b->rows; i++)
+        format_entry(&into->out, b->cols[0].s[i], LEFT, b->cols[1].s[i], into->columns);
+}
+
+static bool show_cache(shell *sh) {
+    summary lines = {.columns = shell_columns(sh)};
+    err e = {.pos = -1};
+    if (!shell_ready(sh))
+        return false;
+    bool ok = shell_query(sh, STR("SHOW CACHE"), summary_batch, &lines, &e) == 0;
+    shell_print(sh, &lines.out);
+    return ok || shell_failed(sh, &e);
+}
+
 bool cmd_cache(shell *sh, command_call *c) {
     if (c->argc == 0)
-        return shell_sql(sh, "SHOW CACHE");
+        return show_cache(sh);
     if (str_equal_nocase(str_from(c->argv[0]), STR("clear"))) {
         const char *what = c->argc > 1 ? c->argv[1] : "";
         return shell_sql(sh, arena_printf(c->mem, "CLEAR CACHE %s", what));
