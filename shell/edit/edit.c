@@ -663,6 +663,9 @@ edit_status editor_read(editor *ed, const char *prompt, str before, str prefill,
     ed->back_in_history = 0;
     signals_clear();
     paste_mode(ed, true);
+    /* Before the prompt, not after it as el_wgets does: a program that types as soon as it reads the
+     * prompt would see its line twice, and its Ctrl-D would be lost. */
+    el_set(ed->el, EL_PREP_TERM, 1);
     const wchar_t *text = el_wgets(ed->el, &count);
     paste_mode(ed, false);
     buf_clear(line);
