@@ -2,6 +2,7 @@
  * run_sessions.c - runs golden sessions: files with shell commands and the output they must print.
  *
  *   run_sessions [--update] KVASIR FILE...        KVASIR: the program under test
+ *   run_sessions --type FILE COMMAND...           used by itself, see below
  *
  * In a .session file, sessions are indented by two blanks between lines of prose; in a .md file they
  * are in ```console fences:
@@ -13,12 +14,15 @@
  *     [1]                                    its exit code, unless it is 0
  *     ...                                    alone on a line: zero or more lines
  *
+ *     $ kvasir films.kvasir                  a session at the prompt: what follows the prompts is
+ *     kvasir> SELECT 1                       typed in a pseudo-terminal of 100 columns, then Ctrl-D;
+ *        ...> AS a;                          what is printed before the first prompt is left out
+ *
  * All commands of a file run in one sh, in a fresh directory that is removed afterwards; kvasir is
  * first in PATH, $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME
  * are in the fresh one.
  *
- * Sessions of a .md file can use paths relative to the root of the checkout, such as
- * tutorials/data. A file with the line <!-- needs the default model --> is skipped (exit code 77) if
+ * Sessions of a .md file can use tutorials/data, as in the root of the checkout. A file with the line <!-- needs the default model --> is skipped (exit code 77) if
  * that is not installed. KVASIR_MODEL is ignored, because another model gives other answers.
  *
  * Expected and actual output are masked before they are compared (table `masks`): times, rates and
@@ -27,6 +31,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <pty.h>
 #include <regex.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -59,6 +64,7 @@ typedef struct lines {
 /* A command with its expected and actual output. Positions are line numbers of the file, from 0. */
 typedef struct step {
     buf command;
+    buf typed; /* what is typed at the prompt; empty: no session at the prompt */
     size_t line, expected_from, expected_to;
     lines expected, actual;
 } step;
@@ -111,6 +117,12 @@ static void read_file(const char *path, buf *out) {
     fclose(in);
 }
 
+static void write_file(const char *path, const buf *text) {
+    FILE *f = fopen(path, "w");
+    if (f == NULL || fwrite(text->p ? text->p : "", 1, text->n, f) != text->n || fclose(f) != 0)
+        die("cannot write", path);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static void new_step(session *s, const char *command, size_t line) {
@@ -124,6 +136,16 @@ static void new_step(session *s, const char *command, size_t line) {
 static bool is_markdown(const char *path) {
     size_t n = strlen(path);
     return n > 3 && strcmp(path + n - 3, ".md") == 0;
+}
+
+/* The prompt for a statement and the one for its further lines. */
+static const char *const prompts[] = {"kvasir> ", "   ...> "};
+
+static const char *after_prompt(const char *text) {
+    for (size_t i = 0; i < BASE_COUNT(prompts); i++)
+        if (strncmp(text, prompts[i], strlen(prompts[i])) == 0)
+            return text + strlen(prompts[i]);
+    return NULL;
 }
 
 static void parse_line(session *s, const char *text, size_t line, bool *open) {
@@ -142,6 +164,11 @@ static void parse_line(session *s, const char *text, size_t line, bool *open) {
         st->expected_from = line + 1;
     } else {
         lines_add(&st->expected, text, strlen(text));
+        const char *typed = after_prompt(text);
+        if (typed && (st->typed.n || strncmp(text, prompts[0], 1) == 0)) {
+            buf_append_c(&st->typed, typed);
+            buf_append_char(&st->typed, '\n');
+        }
     }
 }
 
@@ -207,9 +234,16 @@ static void set_environment(const session *s, const char *program) {
     free(file);
 }
 
-/* The script for sh: after each command it prints a mark with the command's number and exit code. */
+/* The script for sh: after each command it prints a mark with the command's number and exit code.
+ * A session at the prompt runs under run_sessions --type, which is beside kvasir in PATH. */
 static void write_script(const session *s, const char *mark, buf *out) {
     for (size_t i = 0; i < s->nsteps; i++) {
+        if (s->steps[i].typed.n) {
+            char path[PATH_MAX + 32];
+            snprintf(path, sizeof path, "%s/.typed-%zu", s->dir, i);
+            write_file(path, &s->steps[i].typed);
+            buf_printf(out, "run_sessions --type '%s' ", path);
+        }
         buf_append_str(out, buf_str(&s->steps[i].command));
         buf_printf(out, "printf '\\n%s %zu %%d\\n' $?\n", mark, i);
     }
@@ -268,6 +302,77 @@ static void take_output(session *s, const buf *out, const char *mark) {
     buf_free(&pattern);
     if (k < s->nsteps)
         lines_add(&s->steps[k].actual, "[the shell ended here]", 22);
+}
+
+/* ---- the prompt ------------------------------------------------------------------------------ */
+
+static bool ends_with(const buf *out, const char *text) {
+    size_t n = strlen(text);
+    return out->n >= n && memcmp(out->p + out->n - n, text, n) == 0;
+}
+
+/* Reads what the program prints until it prompts; false: it has ended. */
+static bool read_to_prompt(int terminal, buf *out) {
+    char block[4096];
+    ssize_t n;
+    while ((n = read(terminal, block, sizeof block)) > 0) {
+        for (ssize_t i = 0; i < n; i++)
+            if (block[i] != '\r')
+                buf_append_char(out, block[i]);
+        for (size_t i = 0; i < BASE_COUNT(prompts); i++)
+            if (ends_with(out, prompts[i]))
+                return true;
+    }
+    return false;
+}
+
+/* Prints a transcript without the lines of progress, which another terminal than TERM=dumb would
+ * erase: they have a bar, or the model is being opened. */
+static void print_typed(const char *text, size_t n) {
+    lines all = split(text, n);
+    printf("%s", prompts[0]);
+    for (size_t i = 0; i < all.n; i++)
+        if (strstr(all.p[i], "▕") == NULL && strcmp(all.p[i], "opening the model") != 0)
+            printf("%s\n", all.p[i]);
+    lines_free(&all);
+}
+
+/* Runs a program in a pseudo-terminal, types the lines of a file, each when it prompts, then
+ * Ctrl-D, and prints what the terminal shows from the first prompt up to the last. Returns the exit
+ * code. */
+static int type_lines(const char *path, char **argv) {
+    static const struct winsize size = {.ws_row = 40, .ws_col = 100};
+    static const char end_of_file = 4;
+    buf text = {0}, out = {0};
+    int terminal, status;
+    read_file(path, &text);
+    lines typed = split(text.p, text.n);
+    pid_t child = forkpty(&terminal, NULL, NULL, &size);
+    if (child < 0)
+        die("cannot start", argv[0]);
+    if (child == 0) {
+        execvp(argv[0], argv);
+        die("cannot start", argv[0]);
+    }
+    bool prompted = read_to_prompt(terminal, &out);
+    if (prompted)
+        out.n = 0;
+    for (size_t i = 0; i < typed.n && prompted; i++) {
+        buf line = {0};
+        buf_printf(&line, "%s\n", typed.p[i]);
+        prompted =
+            write(terminal, line.p, line.n) == (ssize_t)line.n && read_to_prompt(terminal, &out);
+        buf_free(&line);
+    }
+    size_t shown = prompted ? out.n - strlen(prompts[0]) : out.n;
+    if (prompted && write(terminal, &end_of_file, 1) == 1)
+        read_to_prompt(terminal, &out);
+    print_typed(out.p, shown);
+    waitpid(child, &status, 0);
+    lines_free(&typed);
+    buf_free(&text);
+    buf_free(&out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -412,18 +517,12 @@ static bool lacks_model(const session *s) {
     return false;
 }
 
-/* Links the folder of a .md file into the fresh directory under its own name. */
-static void link_folder(const session *s) {
-    char link[2 * PATH_MAX], *file = realpath(s->path, NULL),
-                             *slash = file ? strrchr(file, '/') : NULL;
-    if (slash == NULL)
-        die("cannot find", s->path);
-    *slash = 0;
-    slash = strrchr(file, '/');
-    snprintf(link, sizeof link, "%s%s", s->dir, slash ? slash : "/");
-    if (symlink(file, link) != 0)
+/* Links the tutorials and their data into the fresh directory. */
+static void link_tutorials(const session *s) {
+    char link[PATH_MAX + 16];
+    snprintf(link, sizeof link, "%s/tutorials", s->dir);
+    if (symlink(KVASIR_SOURCE_DIR "/tutorials", link) != 0)
         die("cannot link", link);
-    free(file);
 }
 
 static bool run_session(const char *program, const char *path, bool update, bool *skipped) {
@@ -444,15 +543,13 @@ static bool run_session(const char *program, const char *path, bool update, bool
     if (mkdtemp(s.dir) == NULL)
         die("cannot make", s.dir);
     if (is_markdown(path))
-        link_folder(&s);
+        link_tutorials(&s);
     char mark[MARK_DIGITS + 8], file[PATH_MAX + 16];
     snprintf(mark, sizeof mark, "--%0*lx--", MARK_DIGITS,
              (unsigned long)hash64(s.dir, strlen(s.dir), 1));
     write_script(&s, mark, &script);
     snprintf(file, sizeof file, "%s/.script", s.dir);
-    FILE *f = fopen(file, "w");
-    if (f == NULL || fwrite(script.p ? script.p : "", 1, script.n, f) != script.n || fclose(f) != 0)
-        die("cannot write", file);
+    write_file(file, &script);
     run_shell(&s, program, file, &out);
     take_output(&s, &out, mark);
     bool ok = true;
@@ -474,6 +571,7 @@ static bool run_session(const char *program, const char *path, bool update, bool
                     : "DIFFERENT");
     for (size_t k = 0; k < s.nsteps; k++) {
         buf_free(&s.steps[k].command);
+        buf_free(&s.steps[k].typed);
         lines_free(&s.steps[k].expected);
         lines_free(&s.steps[k].actual);
     }
@@ -487,6 +585,10 @@ static bool run_session(const char *program, const char *path, bool update, bool
 }
 
 int main(int argc, char **argv) {
+    if (argc > 3 && strcmp(argv[1], "--type") == 0) {
+        alarm(TIME_LIMIT_S);
+        return type_lines(argv[2], argv + 3);
+    }
     int first = 1;
     bool update = argc > 1 && strcmp(argv[1], "--update") == 0, ok = true, skipped = false;
     first += update;
