@@ -9,46 +9,49 @@
 
 #include "commands_int.h"
 
-/* Appends a command's line of .help, with its other names if they fit in `columns`. */
-static void help_line(const shell *sh, const command *k, int columns, buf *out) {
-    enum { LEFT = 26 };
+/* Appends a command's entry of .help, wrapped to the screen, with its other names if they fit in
+ * its last line. */
+static void help_line(const shell *sh, const command *k, buf *out) {
+    enum { LEFT = 26, INDENT = 2 + LEFT + 1, LEAST = 20 };
     bool color = sh->term.color_out;
+    int columns = shell_columns(sh) ? shell_columns(sh) : INT_MAX;
     int width = (int)(1 + strlen(k->name) + 1 + strlen(k->usage));
-    int used = 2 + LEFT + 1 + utf8_width(str_from(k->help));
+    buf text = {0};
+    format_wrapped(&text, str_from(k->help), BASE_MAX(columns - INDENT - 1, LEAST), INDENT);
+    const char *last = text.n ? memrchr(text.p, '\n', text.n) : NULL;
+    int used = last ? utf8_width((str){last + 1, text.n - (size_t)(last + 1 - text.p)})
+                    : INDENT + utf8_width(buf_str(&text));
     bool aliases = *k->aliases && used + 2 + (int)strlen(k->aliases) < columns;
     buf_printf(out, "  %s.%s%s %s", style_on(color, STYLE_BOLD), k->name,
                style_off(color, STYLE_BOLD), k->usage);
     if (width > LEFT)
         buf_append_char(out, '\n');
-    format_pad(out, width > LEFT ? 2 + LEFT + 1 : LEFT + 1 - width);
-    buf_append_c(out, k->help);
+    format_pad(out, width > LEFT ? INDENT : LEFT + 1 - width);
+    buf_append_str(out, buf_str(&text));
     if (aliases)
-        buf_printf(out, "%s  %s%s", style_on(color, STYLE_DIM), k->aliases,
+        buf_printf(out, "  %s%s%s", style_on(color, STYLE_DIM), k->aliases,
                    style_off(color, STYLE_DIM));
     buf_append_char(out, '\n');
+    buf_free(&text);
 }
 
 static bool list_commands(shell *sh) {
-    int columns = INT_MAX, rows;
+    bool color = sh->term.color_out;
     size_t n;
     buf out = {0};
-    const command *commands = commands_table(&n);
-    if (sh->term.interactive)
-        term_size(&columns, &rows);
-    buf_append_c(&out, "SQL statements end with ';'. A command takes one line, without ';':\n\n");
-    for (size_t i = 0; i < n; i++)
-        help_line(sh, &commands[i], columns, &out);
-    buf_append_c(&out, "\nPages:\n\n");
+    buf_append_c(&out,
+                 "LLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n\n");
     const help_page *pages = help_pages(&n);
     for (size_t i = 0; i < n; i++)
-        buf_printf(&out, "  %s.help %-20s%s %s\n", style_on(sh->term.color_out, STYLE_BOLD),
-                   pages[i].name, style_off(sh->term.color_out, STYLE_BOLD), pages[i].title);
-    buf_append_c(&out,
-                 "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each "
-                 "row.\n"
-                 ".help NAME shows a page, command, function or setting; .functions and .settings "
-                 "list all.\n"
-                 "Ctrl-C stops a statement, Ctrl-D leaves.\n");
+        buf_printf(&out, "  %s.help %-20s%s %s\n", style_on(color, STYLE_BOLD), pages[i].name,
+                   style_off(color, STYLE_BOLD), pages[i].title);
+    buf_printf(&out, "  %s.help%s NAME                 %s\n", style_on(color, STYLE_BOLD),
+               style_off(color, STYLE_BOLD), "a command, function or setting");
+    buf_append_c(&out, "\nSQL statements end with ';'. A command takes one line, without ';':\n\n");
+    const command *commands = commands_table(&n);
+    for (size_t i = 0; i < n; i++)
+        help_line(sh, &commands[i], &out);
+    buf_append_c(&out, "\nCtrl-C stops a statement, Ctrl-D leaves.\n");
     shell_print(sh, &out);
     return true;
 }
@@ -120,7 +123,7 @@ static bool help_name(shell *sh, str name, bool only_settings, buf *out) {
     const function_info *functions = sql_functions(&nfunctions);
     for (size_t i = 0; i < ncommands && !only_settings; i++)
         if (str_equal_nocase(name, str_from(commands[i].name)))
-            help_line(sh, &commands[i], INT_MAX, out);
+            help_line(sh, &commands[i], out);
     for (size_t i = 0; i < nsettings; i++)
         if (str_equal_nocase(name, str_from(known[i].name))) {
             buf_append_c(out, out->n > before ? "\n" : "");
