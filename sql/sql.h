@@ -180,6 +180,7 @@ const setting_info *settings_table(size_t *count);
     X(RPAD, "rpad", 2, 3, "tit", TEXT, 0, "rpad(text, n [, fill])", "padded at the right, or truncated, to n characters")          \
     X(REVERSE, "reverse", 1, 1, "t", TEXT, 0, "reverse(text)", "the characters in reverse order")               \
     X(SPLIT_PART, "split_part", 3, 3, "tti", TEXT, 0, "split_part(text, separator, n)", "the n-th part between separators, or ''; if n < 0, counted from the end") \
+    X(LEVENSHTEIN, "levenshtein", 2, 2, "t", INTEGER, 0, "levenshtein(a, b)", "least number of characters to insert, delete or replace to make b of a") \
     X(REGEXP_MATCHES, "regexp_matches", 2, 2, "t", BOOLEAN, 0, "regexp_matches(text, pattern)", "whether the regular expression matches anywhere in the text; also text REGEXP pattern") \
     X(REGEXP_EXTRACT, "regexp_extract", 2, 3, "tti", TEXT, 0, "regexp_extract(text, pattern [, group])", "what the regular expression, or its n-th group, matches first, or ''") \
     X(REPEAT, "repeat", 2, 2, "ti", TEXT, 0, "repeat(text, n)", "the text repeated n times")                                       \

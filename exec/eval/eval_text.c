@@ -272,6 +272,40 @@ static int fn_split_part(const call_env *c, const value *args, value *out) {
     return text_result(out, p ? slice(s, 0, (size_t)(p - s.p)) : s);
 }
 
+/* Decodes a text into its characters; returns their number. */
+static size_t characters(const call_env *c, str s, uint32_t **out) {
+    size_t n = 0;
+    *out = ARENA_ARRAY(c->mem, uint32_t, s.n + 1);
+    for (size_t at = 0; at < s.n; n++)
+        at += utf8_next(slice(s, at, s.n), *out + n);
+    return n;
+}
+
+/* Row by row of the table of distances between beginnings of a and of b (Wagner and Fischer 1974).
+ * row[j]: the distance of a's first i characters to b's first j. */
+static int fn_levenshtein(const call_env *c, const value *args, value *out) {
+    enum { MOST = 100000000 }; /* cells of the table, less than a second */
+    uint32_t *a, *b;
+    size_t n = characters(c, text_of(c, args[0]), &a), m = characters(c, text_of(c, args[1]), &b);
+    if (n > 0 && m > MOST / n)
+        return eval_error(c->v, c->x, ERR_LIMIT, "too many characters to compare: %zu with %zu", n,
+                          m);
+    uint32_t *row = ARENA_ARRAY(c->mem, uint32_t, m + 1);
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (uint32_t)j;
+    for (size_t i = 1; i <= n; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= m; j++) {
+            uint32_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = BASE_MIN(replaced, BASE_MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    *out = value_int(row[m]);
+    return 0;
+}
+
 static int fn_hex(const call_env *c, const value *args, value *out) {
     static const char digits[] = "0123456789ABCDEF";
     str s = text_of(c, args[0]);
@@ -311,7 +345,7 @@ const function_row_entry text_functions[] = {
     {FUNC_LEFT_, false, fn_left},         {FUNC_RIGHT_, false, fn_right},
     {FUNC_LPAD, false, fn_lpad},          {FUNC_RPAD, false, fn_rpad},
     {FUNC_REVERSE, false, fn_reverse},    {FUNC_SPLIT_PART, false, fn_split_part},
-    {FUNC_CONCAT_WS, true, fn_concat_ws},
+    {FUNC_CONCAT_WS, true, fn_concat_ws}, {FUNC_LEVENSHTEIN, false, fn_levenshtein},
 };
 const size_t text_function_count = BASE_COUNT(text_functions);
 

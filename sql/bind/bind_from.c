@@ -332,7 +332,11 @@ static int no_table_function(binder *b, const from_item *f) {
                   {"read_json_auto", "kvasir reads CSV and TSV: FROM 'f.csv'"},
                   {"read_parquet", "kvasir reads CSV and TSV: FROM 'f.csv'"}};
     fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
-    err_hint(b->e, "the only table function is %s", table_function()->signature);
+    const char *instead = function_instead(f->name.name);
+    if (instead)
+        err_hint(b->e, "instead: %s", instead);
+    else
+        err_hint(b->e, "the only table function is %s", table_function()->signature);
     for (size_t i = 0; i < BASE_COUNT(others); i++)
         if (str_equal_nocase(f->name.name, str_from(others[i].name)))
             err_hint(b->e, "%s", others[i].instead);

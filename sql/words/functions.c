@@ -82,6 +82,9 @@ static const struct {
     {"btrim", FUNC_TRIM},       {"chr", FUNC_CHAR_},          {"ascii", FUNC_UNICODE},
 };
 
+/* The parts of a text as rows. */
+#define SPLIT_TO_ROWS "FROM t JOIN generate_series(1, 99) AS g(i) ON split_part(x, ',', i) <> ''"
+
 /* Functions of other databases that do not exist here (generate_series: not outside FROM), and what
  * to write instead, for hints. */
 static const struct {
@@ -127,6 +130,11 @@ static const struct {
     {"regexp_substr", "regexp_extract(x, 'pattern')"},
     {"regexp_replace",
      "replace(x, 'from', 'to'), or regexp_extract(x, 'pattern', group) for parts"},
+    {"string_split", SPLIT_TO_ROWS},
+    {"string_to_table", SPLIT_TO_ROWS},
+    {"regexp_split_to_table", SPLIT_TO_ROWS},
+    {"unnest", SPLIT_TO_ROWS},
+    {"editdist3", "levenshtein(a, b)"},
     {"isnull", "x IS NULL, or coalesce(x, y)"},
     {"if", "iif(condition, a, b), or CASE"},
     {"len", "length(x)"},
