@@ -40,7 +40,7 @@ static void list_view_keys(buf *out) {
 }
 
 static const help_page pages[] = {
-    {"llm", "", "asking the model",
+    {"llm", "returns enum boolean examples answer", "asking the model",
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]\n"
      "\n"
      "An expression that asks the model about each row. The prompt is a\n"
@@ -168,6 +168,30 @@ static const help_page pages[] = {
      "one of the select list. Names are quoted with \", texts with '. Types\n"
      "are INTEGER, REAL, TEXT, BOOLEAN and BLOB; CAST(x AS type) or x::type\n"
      "converts. .functions lists the functions.\n",
+     NULL, NULL},
+    {"table", "create insert update delete drop alter returning index begin commit rollback",
+     "making and changing tables",
+     "    CREATE TABLE stock (id INTEGER PRIMARY KEY,\n"
+     "           item TEXT NOT NULL UNIQUE,\n"
+     "           n INTEGER DEFAULT 1 CHECK (n >= 0));\n"
+     "    INSERT INTO stock (item, n) VALUES ('nut', 3), ('bolt', 8);\n"
+     "    INSERT INTO stock (item) VALUES ('nut')\n"
+     "           ON CONFLICT (item) DO UPDATE SET n = n + excluded.n;\n"
+     "    UPDATE stock SET n = n - 1 WHERE item = 'bolt' RETURNING *;\n"
+     "    DELETE FROM stock WHERE n = 0;\n"
+     "    CREATE TABLE few AS SELECT item FROM stock WHERE n < 5;\n"
+     "    CREATE VIEW many AS SELECT item FROM stock WHERE n >= 5;\n"
+     "    CREATE INDEX ON stock (n);\n"
+     "    ALTER TABLE few ADD COLUMN note TEXT;\n"
+     "    DROP TABLE few;\n"
+     "    BEGIN;\n"
+     "    DELETE FROM stock;\n"
+     "    ROLLBACK;\n"
+     "\n"
+     "A column holds values of its type and NULL; a value that would lose\n"
+     "something when converted is an error. An INTEGER PRIMARY KEY is assigned\n"
+     "where it is left out. A failed statement changes nothing. .schema shows\n"
+     "the CREATE statements; for files see .help import.\n",
      NULL, NULL},
     {"mode", "", "how results are written", "Modes:\n", list_modes,
      "\n"
