@@ -100,7 +100,7 @@ int try_run(shell *sh, str sql, const char *name, shell_batch_fn fn, void *ctx, 
     int status = TRY_NOT_CONFIRMED;
     if (estimate_confirm(sh, s)) {
         stmt_run(s);
-        status = shell_wait(sh, s, fn, ctx, e);
+        status = shell_wait(sh, s, name, fn, ctx, e);
         print_notices(s, name);
         stmt_summary(s, cost);
     }
@@ -121,7 +121,7 @@ bool try_check(shell *sh, str sql, arena *mem, sql_tree *tree) {
     if (status == 0) {
         stmt *s = db_prepare(sh->db, sql);
         stmt_estimate(s, false);
-        status = shell_wait(sh, s, NULL, NULL, &e);
+        status = shell_wait(sh, s, NULL, NULL, NULL, &e);
         stmt_free(s);
     }
     if (status == ERR_CANCELLED)
