@@ -11,95 +11,12 @@
 enum {
     LABEL_COLUMNS = 11,
     OPERATOR_COLUMNS = 30,
+    OPERATOR_NARROW = 16,
     SMALL_W = 60,
     SMALL_H = 12,
     TINY_W = 40,
     TINY_H = 6
 };
-
-/* ---- the state ------------------------------------------------------------------------------- */
-
-void view_start(view_state *v, str statement, bool utf8) {
-    *v = (view_state){.utf8 = utf8};
-    size_t n = 0;
-    char line[sizeof v->statement + 4]; /* utf8_copy cuts it between two characters */
-    bool blank = true;                  /* runs of blanks become one */
-    for (size_t i = 0; i < statement.n && n < sizeof line; i++) {
-        bool space = statement.p[i] == 0 || strchr(" \t\r\n", statement.p[i]) != NULL;
-        if (!space || !blank)
-            line[n++] = space ? ' ' : statement.p[i];
-        blank = space;
-    }
-    utf8_copy(v->statement, sizeof v->statement, (str){line, n});
-}
-
-static void push_sample(view_state *v, float hit) {
-    if (v->nhit == VIEW_SAMPLES) {
-        memmove(v->hit, v->hit + 1, sizeof v->hit - sizeof v->hit[0]);
-        v->nhit--;
-    }
-    v->hit[v->nhit++] = hit;
-}
-
-static void push_answer(view_state *v, const exec_progress *x) {
-    const view_answer *last = &v->answers[0];
-    if (x->last_answer[0] == 0 || (v->nanswers && !strcmp(last->answer, x->last_answer) &&
-                                   !strcmp(last->input, x->last_input)))
-        return;
-    memmove(v->answers + 1, v->answers, sizeof v->answers - sizeof v->answers[0]);
-    v->nanswers = BASE_MIN(v->nanswers + 1, VIEW_ANSWERS);
-    snprintf(v->answers[0].answer, sizeof v->answers[0].answer, "%s", x->last_answer);
-    snprintf(v->answers[0].input, sizeof v->answers[0].input, "%s", x->last_input);
-}
-
-void view_add_baseline(view_state *v, const char *name, double tokens) {
-    int i = 0;
-    while (i < v->nbaselines && strcmp(v->baselines[i].name, name) != 0)
-        i++;
-    if (i == VIEW_BASELINES)
-        return;
-    if (i == v->nbaselines) {
-        v->nbaselines++;
-        v->baselines[i].tokens = 0;
-        snprintf(v->baselines[i].name, sizeof v->baselines[i].name, "%s", name);
-    }
-    v->baselines[i].tokens += tokens;
-}
-
-/* Baselines counted before the run (estimate_baselines) cover all operators: no more are needed. */
-bool view_wants_baselines(const view_state *v) {
-    bool have_all = v->nbaselines > 0 && v->counted_operator == 0;
-    return v->panel == PANEL_STRATEGIES && !have_all &&
-           v->counted_operator != v->now.operator_number;
-}
-
-static void take_baselines(view_state *v, const exec_progress *x) {
-    if (x->nbaselines == 0 || x->operator_number == v->counted_operator)
-        return;
-    v->counted_operator = x->operator_number;
-    for (int i = 0; i < x->nbaselines; i++)
-        view_add_baseline(v, x->baselines[i].name, (double)x->baselines[i].computed_tokens);
-}
-
-void view_update(view_state *v, const exec_progress *x) {
-    v->now = *x;
-    push_answer(v, x);
-    take_baselines(v, x);
-    /* Answers arrive in groups, one per pass of the engine: a single interval is too noisy. */
-    if (!rates_update(&v->rates, x, x->seconds, 0.5, 0.2))
-        return;
-    const llm_figures *a = &v->mark, *b = &x->llm;
-    uint64_t seen_before = a->reused_memory + a->reused_disk,
-             seen = b->reused_memory + b->reused_disk;
-    bool grew = seen >= seen_before && b->computed_tokens >= a->computed_tokens;
-    double fresh = grew ? (double)(b->computed_tokens - a->computed_tokens) : 0;
-    double reused = grew ? (double)(seen - seen_before) : 0;
-    if (fresh + reused > 0) {
-        v->hit_now = reused / (fresh + reused);
-        push_sample(v, (float)v->hit_now);
-    }
-    v->mark = x->llm;
-}
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -196,7 +113,7 @@ static void draw_title(canvas *c) {
     if (x->operators)
         buf_printf(&text, "  LLM %d of %d", x->operator_number, x->operators);
     buf_append_c(&text, "  ");
-    format_visible(&text, str_from(c->v->finished ? "done" : x->phase), c->v->utf8);
+    format_visible(&text, str_from(x->phase), c->v->utf8);
     clock_text(&time, x->seconds);
     buf_append_char(&time, ' ');
     put_buf(c, 0, VIEW_TITLE, &text);
@@ -209,26 +126,39 @@ static void draw_statement(canvas *c) {
     c->row++;
 }
 
-static void append_rows(buf *out, const exec_progress *x) {
+static void append_inputs(buf *out, const exec_progress *x) {
     buf_append_count(out, x->rows_done);
     buf_append_c(out, " of ");
     buf_append_count(out, x->rows_total);
 }
 
-static void draw_rows(canvas *c) {
+/* Returns the answers per second: of the last moments, or of the whole run if it is finished. */
+static double answer_rate(const view_state *v) {
+    const exec_progress *x = &v->now;
+    uint64_t known = BASE_MIN(x->llm.answers_stored, x->rows_done);
+    if (!v->finished)
+        return v->rates.rows;
+    return (double)(x->rows_done - known) / BASE_MAX(x->llm_seconds, 1e-3);
+}
+
+static void draw_inputs(canvas *c) {
     const exec_progress *x = &c->v->now;
+    double rate = answer_rate(c->v);
     buf text = {0};
-    label(c, progress_unit(x));
+    label(c, WORDS_INPUTS_SHORT);
     double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
     int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), part, VIEW_GOOD) + 1;
-    append_rows(&text, x);
-    buf_printf(&text, "  %.1f/s", c->v->rates.rows);
-    if (c->v->rates.rows > 0 && x->rows_total > x->rows_done) {
+    append_inputs(&text, x);
+    buf_printf(&text, "  %.1f/s", rate);
+    if (!c->v->finished && rate > 0 && x->rows_total > x->rows_done) {
         buf_append_c(&text, "  ETA ");
-        progress_duration(&text, (double)(x->rows_total - x->rows_done) / c->v->rates.rows);
+        progress_duration(&text, (double)(x->rows_total - x->rows_done) / rate);
     }
-    if (x->llm.answers_stored)
-        buf_printf(&text, "  %llu known", (unsigned long long)x->llm.answers_stored);
+    if (x->llm.answers_stored) {
+        buf_append_c(&text, "  ");
+        buf_append_count(&text, x->llm.answers_stored);
+        buf_append_c(&text, " known");
+    }
     put_buf(c, at, VIEW_PLAIN, &text);
     c->row++;
 }
@@ -251,8 +181,11 @@ static void draw_hit(canvas *c) {
     const view_state *v = c->v;
     buf text = {0};
     label(c, WORDS_HIT_RATE);
-    buf_printf(&text, "now %3.0f %%  average %3.0f %%  ", 100 * v->hit_now,
-               100 * progress_hit_rate(&v->now.llm));
+    double average = 100 * progress_hit_rate(&v->now.llm);
+    if (v->finished)
+        buf_printf(&text, "%.0f %%  ", average);
+    else
+        buf_printf(&text, "now %3.0f %%  average %3.0f %%  ", 100 * v->hit_now, average);
     int at = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text);
     draw_spark(c, at, c->w - at - 1);
     c->row++;
@@ -269,7 +202,7 @@ static void draw_split(canvas *c) {
         bool always;
     } parts[] = {{"memory", x->llm.reused_memory, VIEW_GOOD, true},
                  {"disk", x->llm.reused_disk, VIEW_DISK, true},
-                 {"answers", x->llm.stored_tokens, VIEW_KNOWN, false},
+                 {"known", x->llm.stored_tokens, VIEW_KNOWN, false},
                  {WORDS_COMPUTED, x->llm.computed_tokens, VIEW_WORK, true}};
     enum { TEXT_COLUMNS = 52 };
     double all = 0, before = 0;
@@ -304,7 +237,9 @@ static void draw_tokens(canvas *c) {
         {"output", m->output_tokens},
     };
     buf text = {0};
-    buf_append_count(&text, (uint64_t)c->v->rates.tokens);
+    double all = (double)(m->computed_tokens + m->output_tokens),
+           average = all / BASE_MAX(c->v->now.seconds, 1e-3);
+    buf_append_count(&text, (uint64_t)(c->v->finished ? average : c->v->rates.tokens));
     buf_append_c(&text, " tok/s");
     int x = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text) + 2;
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
@@ -369,35 +304,171 @@ static void draw_strip(canvas *c) {
     c->row++;
 }
 
-static void draw_prefixes(canvas *c, int rows, int from) {
-    const exec_progress *x = &c->v->now;
-    if (x->nprefixes == 0 || rows < 2)
-        return;
-    put(c, 1, c->row++, VIEW_BOLD, "widest shared prefixes");
-    for (int i = from; i < x->nprefixes && i - from < rows - 1; i++, c->row++) {
-        const exec_prefix *p = &x->prefixes[i];
-        buf text = {0};
-        buf_printf(&text, "%5d x %4d tok ", p->fanout, p->tokens);
-        int at = put_buf(c, 1, VIEW_PLAIN, &text);
-        at = put_bar(c, at, 8, p->fanout ? (double)p->done / p->fanout : 0, VIEW_GOOD) + 1;
-        put_visible(c, at, VIEW_DIM, p->text);
+/* Writes text from column x, wrapped at blanks, and moves to the row after it. */
+static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const char *text) {
+    for (str left = str_from(text); left.n && c->row < last_row; c->row++) {
+        str line = format_wrap(&left, BASE_MAX(c->w - x, 1));
+        buf shown = {0};
+        buf_append_str(&shown, line);
+        put_buf(c, x, attr, &shown);
     }
 }
+
+/* ---- the prefix tree ------------------------------------------------------------------------- */
+
+/* A line of the tree: a branch, or the prompts of a branch that no branch below it has. */
+typedef struct tree_line {
+    const exec_branch *branch; /* NULL: these prompts */
+    int depth, prompts, done;
+} tree_line;
+
+typedef struct tree_lines {
+    int n;
+    tree_line line[2 * EXEC_BRANCHES];
+    const exec_branch *open[EXEC_BRANCHES]; /* by depth: the branch whose lines are being added */
+    int prompts[EXEC_BRANCHES];             /* by depth: number of its prompts without a line */
+    int done[EXEC_BRANCHES];                /* by depth: number of these that are answered */
+    int nopen;
+} tree_lines;
+
+/* Ends the lines of the open branches from `depth` on. */
+static void close_branches(tree_lines *t, int depth) {
+    for (; t->nopen > depth; t->nopen--) {
+        int own = t->nopen - 1;
+        bool parts = t->prompts[own] < t->open[own]->prompts;
+        if (parts && t->prompts[own] > 0)
+            t->line[t->n++] = (tree_line){NULL, own + 1, t->prompts[own], t->done[own]};
+    }
+}
+
+static void list_branches(const exec_progress *x, tree_lines *t) {
+    t->n = t->nopen = 0;
+    for (int i = 0; i < x->nbranches; i++) {
+        const exec_branch *b = &x->branches[i];
+        int depth = BASE_MIN(b->depth, t->nopen);
+        close_branches(t, depth);
+        if (depth > 0) {
+            t->prompts[depth - 1] -= b->prompts;
+            t->done[depth - 1] -= b->done;
+        }
+        t->line[t->n++] = (tree_line){b, depth, b->prompts, b->done};
+        t->open[depth] = b;
+        t->prompts[depth] = b->prompts;
+        t->done[depth] = b->done;
+        t->nopen = depth + 1;
+    }
+    close_branches(t, 0);
+}
+
+/* Returns whether a line at `depth` with the same parent follows line i. */
+static bool sibling_follows(const tree_lines *t, int i, int depth) {
+    for (i++; i < t->n && t->line[i].depth > depth; i++)
+        ;
+    return i < t->n && t->line[i].depth == depth;
+}
+
+/* Returns the first line to show on the first panel: the branch that is being answered. */
+static int first_unanswered(const tree_lines *t) {
+    for (int i = 0; i < t->n; i++)
+        if (t->line[i].done < t->line[i].prompts &&
+            (i + 1 == t->n || t->line[i + 1].depth <= t->line[i].depth))
+            return i;
+    return 0;
+}
+
+static void append_number(buf *out, int n, int width) {
+    buf number = {0};
+    buf_append_count(&number, (uint64_t)BASE_MAX(n, 0));
+    buf_printf(out, "%*s", width, number.p);
+    buf_free(&number);
+}
+
+/* Writes text that has line-drawing characters. */
+static int put_text(canvas *c, int x, view_attr attr, buf *text) {
+    buf ascii = {0};
+    if (c->v->utf8)
+        return put_buf(c, x, attr, text);
+    format_ascii(&ascii, buf_str(text));
+    buf_free(text);
+    return put_buf(c, x, attr, &ascii);
+}
+
+/* Writes a line as EXPLAIN (TREE) does: its branches, and the beginning of its text. */
+static void draw_branch(canvas *c, const tree_lines *t, int i, bool tokens) {
+    enum { DEEPEST = 8 }; /* number of levels drawn */
+    const tree_line *l = &t->line[i];
+    bool all = l->done >= l->prompts;
+    buf text = {0};
+    append_number(&text, l->prompts, 8);
+    int x = put_buf(c, 0, VIEW_PLAIN, &text);
+    append_number(&text, l->done, 10);
+    x = put_buf(c, x, all ? VIEW_GOOD : l->done > 0 ? VIEW_WORK : VIEW_DIM, &text);
+    if (tokens && l->branch)
+        append_number(&text, l->branch->tokens, 8);
+    else if (tokens)
+        buf_printf(&text, "%8s", "");
+    buf_append_c(&text, "  ");
+    for (int k = BASE_MAX(1, l->depth - DEEPEST); k < l->depth; k++)
+        buf_append_c(&text, sibling_follows(t, i, k) ? "│  " : "   ");
+    if (l->depth > 0)
+        buf_append_c(&text, sibling_follows(t, i, l->depth) ? "├─ " : "└─ ");
+    x = put_text(c, x, VIEW_DIM, &text);
+    if (l->branch) {
+        buf whole = {0};
+        format_visible(&whole, str_from(l->branch->text), c->v->utf8);
+        format_cut(&text, buf_str(&whole), c->w - x);
+        buf_free(&whole);
+    } else {
+        buf_append_c(&text, "… ");
+        append_number(&text, l->prompts, 0);
+        buf_append_c(&text, " more");
+    }
+    put_text(c, x, VIEW_PLAIN, &text);
+}
+
+static void draw_tree(canvas *c, int rows, int from) {
+    enum { WIDE = 60 };
+    tree_lines t;
+    list_branches(&c->v->now, &t);
+    if (t.n == 0 || rows < 2)
+        return;
+    bool tokens = c->w >= WIDE;
+    put(c, 0, c->row++, VIEW_BOLD,
+        tokens ? " " WORDS_PROMPTS "  answered  tokens  shared prefixes"
+               : " " WORDS_PROMPTS "  answered  shared prefixes");
+    from = from < 0 ? first_unanswered(&t) : from;
+    from = BASE_MAX(BASE_MIN(from, t.n - (rows - 1)), 0);
+    for (int i = from; i < t.n && i - from < rows - 1; i++, c->row++)
+        draw_branch(c, &t, i, tokens);
+}
+
+/* Draws the tree alone. */
+static void draw_tree_panel(canvas *c, int last_row) {
+    if (c->v->now.nbranches > 0)
+        draw_tree(c, last_row - c->row, c->v->scroll);
+    else
+        put_wrapped(c, 1, last_row, VIEW_DIM,
+                    c->v->finished ? "no two prompts were sent that share a prefix"
+                                   : "no prompts yet that share a prefix");
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void draw_operators(canvas *c, int rows, int from) {
     const exec_progress *x = &c->v->now;
     if (x->noperators == 0 || rows < 2)
         return;
+    int numbers = c->w < SMALL_W ? OPERATOR_NARROW : OPERATOR_COLUMNS;
     put(c, 1, c->row, VIEW_BOLD, "operators");
-    put(c, OPERATOR_COLUMNS - 2, c->row, VIEW_DIM, "rows in");
-    put(c, OPERATOR_COLUMNS + 15, c->row++, VIEW_DIM, "out");
+    put(c, numbers + 3, c->row, VIEW_DIM, "rows in");
+    put(c, numbers + 20, c->row++, VIEW_DIM, "out");
     for (int i = from; i < x->noperators && i - from < rows - 1; i++, c->row++) {
         const exec_operator *o = &x->operator_rows[i];
-        int indent = BASE_MIN(2 * o->depth, OPERATOR_COLUMNS / 2);
+        int indent = BASE_MIN(2 * o->depth, numbers / 2);
         put_visible(c, 1 + indent, o->model ? VIEW_GOOD : VIEW_PLAIN, o->name);
         if (!o->source)
-            put_count(c, OPERATOR_COLUMNS, o->rows_in);
-        put_count(c, OPERATOR_COLUMNS + 13, o->rows_out);
+            put_count(c, numbers, o->rows_in);
+        put_count(c, numbers + 13, o->rows_out);
     }
 }
 
@@ -422,12 +493,14 @@ static void draw_keys(canvas *c, int row) {
                 {"?", "help", "help", -1},
                 {"1", "run", "run", PANEL_RUN},
                 {"2", "compare", "compare", PANEL_STRATEGIES},
-                {"3", "prefixes", "prefixes", PANEL_PREFIXES},
+                {"3", "prefixes", "prefix tree", PANEL_TREE},
                 {"4", "rows", "rows, answers", PANEL_ROWS}};
     enum { WIDE = 112 };
     int x = 1;
     for (size_t i = 0; i < BASE_COUNT(keys); i++) {
         bool here = keys[i].panel == (int)c->v->panel;
+        if (c->v->finished && strchr("cp", *keys[i].key))
+            continue;
         const char *text = c->w < WIDE ? keys[i].brief : keys[i].text;
         if (*keys[i].key == 'p' && c->v->now.paused)
             text = "resume";
@@ -438,66 +511,143 @@ static void draw_keys(canvas *c, int row) {
     }
 }
 
-/* Draws the tokens computed by this run and by other strategies for the same statement. */
-static void draw_baselines(canvas *c, int last_row) {
-    const view_state *v = c->v;
-    view_baseline all[VIEW_BASELINES + 2];
-    int n = 0;
-    double most = 1;
-    for (int i = 0; i < v->nbaselines; i++)
-        all[n++] = v->baselines[i];
-    const llm_figures *m = &v->now.llm;
-    /* Without reuse of KV, all prompt tokens that were sent so far would have been computed. */
-    if (n == 0)
-        all[n++] = (view_baseline){
-            "no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};
-    all[n++] = (view_baseline){"this run", (double)m->computed_tokens};
-    for (int i = 0; i < n; i++)
-        most = BASE_MAX(most, all[i].tokens);
-    put(c, 1, c->row++, VIEW_BOLD, WORDS_PROMPT " " WORDS_COMPUTED ", by strategy");
-    for (int i = 0; i < n && c->row < last_row; i++, c->row++) {
-        buf text = {0};
-        label(c, all[i].name);
-        int at = put_bar(c, LABEL_COLUMNS + 1, BASE_MAX(c->w / 2, 10), all[i].tokens / most,
-                         i == n - 1 ? VIEW_GOOD : VIEW_WORK);
-        buf_append_count(&text, (uint64_t)all[i].tokens);
-        if (i == n - 1 && !v->finished) {
-            /* Baselines are for all rows, the figure of this run is for the rows so far. */
-            buf_append_c(&text, "  so far: ");
-            append_rows(&text, &v->now);
-        } else if (i == n - 1 && all[i].tokens > 0) {
-            buf_printf(&text, "  %.1f x less than %s", all[0].tokens / all[i].tokens, all[0].name);
-        }
-        put_buf(c, at + 1, VIEW_PLAIN, &text);
-    }
-    if (v->nbaselines == 0 && !v->finished && c->row + 1 < last_row)
-        put(c, 1, c->row + 1, VIEW_DIM, "counting what FIFO, fixed and grouped would compute");
+/* ---- other strategies ------------------------------------------------------------------------ */
+
+/* Returns a large digit's dots, 3 columns of 5 rows: bit 14 is the upper left one, bit 0 the lower
+ * right one. */
+static unsigned digit_bits(char c) {
+    static const unsigned digits[] = {075557, 026227, 071747, 071717, 055711,
+                                      074717, 074757, 071111, 075757, 075717};
+    return c == '.' ? 4 : c == 'x' ? 00525 : c >= '0' && c <= '9' ? digits[c - '0'] : 0;
 }
 
-/* Writes text from column x, wrapped at blanks, and moves to the row after it. */
-static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const char *text) {
-    for (str left = str_from(text); left.n && c->row < last_row; c->row++) {
-        str line = format_wrap(&left, BASE_MAX(c->w - x, 1));
-        buf shown = {0};
-        buf_append_str(&shown, line);
-        put_buf(c, x, attr, &shown);
+enum { DIGIT_ROWS = 5, DIGIT_COLUMNS = 3 };
+
+/* Writes text in large digits, each dot two columns wide, and moves to the row after them. Returns
+ * the column after the text. */
+static int put_large(canvas *c, int x, view_attr attr, const char *text) {
+    const char *dot = c->v->utf8 ? "██" : "##";
+    for (; *text; text++) {
+        for (int i = 0; i < DIGIT_ROWS * DIGIT_COLUMNS; i++)
+            if (digit_bits(*text) >> (DIGIT_ROWS * DIGIT_COLUMNS - 1 - i) & 1)
+                put(c, x + i % DIGIT_COLUMNS * 2, c->row + i / DIGIT_COLUMNS, attr, dot);
+        x += *text == '.' ? 3 : 2 * DIGIT_COLUMNS + 1;
     }
+    c->row += DIGIT_ROWS;
+    return x;
 }
+
+static void draw_speed_up(canvas *c) {
+    static const char about[] = "faster than without reuse";
+    enum { ROOMY = 20, WIDE = 60 };
+    double times = view_speed_up(c->v);
+    buf text = {0};
+    if (times <= 0)
+        return;
+    buf_printf(&text, "%.*fx", times < 99.95 ? 1 : 0, times);
+    if (c->h >= ROOMY && c->w >= WIDE) {
+        int row = c->row + DIGIT_ROWS - 1;
+        int x = put_large(c, 2, VIEW_GOOD, text.p) + 1;
+        put(c, x, row, VIEW_BOLD, about);
+        buf_free(&text);
+    } else {
+        buf_printf(&text, " %s", about);
+        put_buf(c, 1, VIEW_BOLD, &text);
+    }
+    c->row += c->h >= ROOMY ? 2 : 1;
+}
+
+/* Writes text that ends before column `end`. */
+static void put_right(canvas *c, int end, view_attr attr, buf *text) {
+    put_buf(c, BASE_MAX(end - utf8_width(buf_str(text)), 0), attr, text);
+}
+
+/* Draws a strategy's line. seconds: 0 if unknown. */
+static void draw_strategy(canvas *c, const exec_baseline *b, uint64_t most, double seconds,
+                          bool own) {
+    enum { HIT = 30, TIME = 40, BAR = 42, BAR_LEAST = 10 };
+    double share = b->prompt_tokens ? (double)b->computed_tokens / (double)b->prompt_tokens : 1;
+    buf text = {0};
+    put_visible(c, 1, own ? VIEW_BOLD : VIEW_DIM, b->name);
+    put_count(c, LABEL_COLUMNS - 1, b->computed_tokens);
+    buf_printf(&text, "%.1f %%", 100 * BASE_MAX(1 - share, 0));
+    put_right(c, HIT, VIEW_PLAIN, &text);
+    if (seconds > 0) {
+        buf_append_c(&text, own ? "" : "~");
+        if (seconds < 100)
+            progress_duration(&text, seconds);
+        else
+            clock_text(&text, seconds);
+        put_right(c, TIME, own ? VIEW_BOLD : VIEW_PLAIN, &text);
+    }
+    if (c->w >= BAR + BAR_LEAST)
+        put_bar(c, BAR, c->w - BAR - 1, (double)b->computed_tokens / (double)BASE_MAX(most, 1u),
+                own ? VIEW_GOOD : VIEW_WORK);
+    c->row++;
+}
+
+/* Says what the figures mean: what is counted, what is estimated. */
+static void draw_strategy_notes(canvas *c, int last_row) {
+    const view_state *v = c->v;
+    double rate = view_tokens_per_second(v);
+    buf text = {0};
+    if (!v->finished) {
+        buf_append_c(&text, "this run so far: ");
+        append_inputs(&text, &v->now);
+        buf_append_c(&text, " " WORDS_INPUTS ". ");
+    }
+    if (rate > 0) {
+        buf_append_c(&text, "~ is estimated: this machine computes ");
+        buf_append_count(&text, (uint64_t)rate);
+        buf_append_c(&text, " tokens a second.");
+    }
+    if (view_wants_baselines(v) && !v->finished)
+        buf_append_c(&text, " Counting what FIFO, fixed and grouped would compute.");
+    c->row++;
+    put_wrapped(c, 1, last_row, VIEW_DIM, text.p ? text.p : "");
+    buf_free(&text);
+}
+
+/* Draws what this run and other strategies compute for the same statement. */
+static void draw_strategies(canvas *c, int last_row) {
+    const view_state *v = c->v;
+    const llm_figures *m = &v->now.llm;
+    const exec_baseline *others = v->baselines;
+    uint64_t all = view_tokens_without_reuse(v), most = all;
+    exec_baseline none = {"no cache", all, all}, own = {"this run", m->prompt_tokens, 0};
+    int n = v->nbaselines;
+    own.computed_tokens = m->computed_tokens;
+    if (n == 0) { /* not counted: only the prompts so far are known */
+        others = &none;
+        n = 1;
+    }
+    draw_speed_up(c);
+    put(c, 1, c->row++, VIEW_BOLD, "strategy   " WORDS_COMPUTED "  " WORDS_HIT_RATE "      time");
+    for (int i = 0; i < n; i++)
+        most = BASE_MAX(most, others[i].computed_tokens);
+    for (int i = 0; i < n && c->row + 1 < last_row; i++)
+        draw_strategy(c, &others[i], most, view_seconds_of(v, &others[i]), false);
+    if (c->row < last_row)
+        draw_strategy(c, &own, most, v->now.seconds, true);
+    draw_strategy_notes(c, last_row);
+}
+
+/* ---- help, and the whole screen -------------------------------------------------------------- */
 
 static void draw_help(canvas *c, int last_row) {
     static const char *const lines[][2] = {
         {"q", "back to the shell; the statement keeps running"},
         {"c", "cancel; answers are kept (not with SET cache = off)"},
         {"p", "pause or resume the statement"},
-        {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
+        {"1 2 3 4", "the run, other strategies, the prefix tree, operators and answers"},
         {"arrows", "left, right: switch panels; up, down: scroll"},
-        {"rows", "distinct inputs answered; known: stored by an earlier run"},
+        {WORDS_INPUTS_SHORT, WORDS_INPUTS " with an answer; known: stored by an earlier run"},
         {WORDS_HIT_RATE, "share of the prompt tokens whose KV was reused"},
         {"tokens", "reused from memory or disk, in stored answers, or computed"},
         {"KV", "attention keys and values held in memory and on disk, and the limits"},
         {"fields", "the order of the fields in the prompts"},
         {"order", "latest prompts; the higher, the more of a prompt was reused"},
-        {"prefixes", "prompts x tokens, prompts answered, the end of the prefix"},
+        {"prefixes", "prompts that begin with a text, and how many of them are answered"},
     };
     for (size_t i = 0; i < BASE_COUNT(lines) && c->row < last_row; i++) {
         label(c, lines[i][0]);
@@ -512,7 +662,7 @@ static void draw_one_line(canvas *c) {
     buf_append_count(&text, x->rows_done);
     buf_append_char(&text, '/');
     buf_append_count(&text, x->rows_total);
-    buf_printf(&text, " %s  hit %.0f %%", progress_unit(x), 100 * progress_hit_rate(&x->llm));
+    buf_printf(&text, " " WORDS_INPUTS_SHORT "  hit %.0f %%", 100 * progress_hit_rate(&x->llm));
     put_buf(c, 0, VIEW_PLAIN, &text);
 }
 
@@ -543,11 +693,12 @@ static void share_rows(int rows, const int *wants, int *gets, int n) {
 }
 
 static void draw_lists(canvas *c, int last_row) {
-    static void (*const draw[])(canvas *, int, int) = {draw_prefixes, draw_operators, draw_answers};
+    static void (*const draw[])(canvas *, int, int) = {draw_tree, draw_operators, draw_answers};
     enum { LISTS = BASE_COUNT(draw), ROOMY = 30 };
     const exec_progress *x = &c->v->now;
-    const int wants[LISTS] = {x->nprefixes + (x->nprefixes > 0),
-                              x->noperators + (x->noperators > 0),
+    tree_lines tree;
+    list_branches(x, &tree);
+    const int wants[LISTS] = {tree.n + (tree.n > 0), x->noperators + (x->noperators > 0),
                               c->v->nanswers + (c->v->nanswers > 0)};
     int gets[LISTS], blanks = 0;
     bool roomy = c->h >= ROOMY;
@@ -556,19 +707,19 @@ static void draw_lists(canvas *c, int last_row) {
     share_rows(last_row - c->row - blanks, wants, gets, LISTS);
     for (int i = 0; i < LISTS; i++) {
         c->row += roomy && gets[i] > 1;
-        draw[i](c, gets[i], 0);
+        draw[i](c, gets[i], draw[i] == draw_tree ? -1 : 0);
     }
 }
 
 static void draw_run(canvas *c, int last_row, bool small, bool full) {
-    draw_rows(c);
+    draw_inputs(c);
     draw_hit(c);
     draw_split(c);
-    if (small)
-        return;
-    draw_tokens(c);
-    draw_memory(c);
-    draw_order(c);
+    if (!small) {
+        draw_tokens(c);
+        draw_memory(c);
+        draw_order(c);
+    }
     draw_strip(c);
     if (full)
         draw_lists(c, last_row);
@@ -597,9 +748,9 @@ void view_render(const view_state *v, int w, int h, view_cell *cells) {
     if (v->help)
         draw_help(&c, last_row);
     else if (v->panel == PANEL_STRATEGIES)
-        draw_baselines(&c, last_row);
-    else if (v->panel == PANEL_PREFIXES)
-        draw_prefixes(&c, last_row - c.row, BASE_MIN(v->scroll, BASE_MAX(v->now.nprefixes - 1, 0)));
+        draw_strategies(&c, last_row);
+    else if (v->panel == PANEL_TREE)
+        draw_tree_panel(&c, last_row);
     else if (v->panel == PANEL_ROWS)
         draw_rows_panel(&c, last_row);
     else
