@@ -132,13 +132,21 @@ static bool is_letter(char c) {
     return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
 }
 
+/* Whether text may end within a word: it ends in a letter, and not in a control token. */
+static bool ends_in_letter(str text) {
+    static const char token_end[] = "⟧";
+    size_t n = sizeof token_end - 1;
+    return text.n > 0 && is_letter(text.p[text.n - 1]) &&
+           (text.n < n || memcmp(text.p + text.n - n, token_end, n) != 0);
+}
+
 void prompt_branch_text(const llm_engine *engine, const llm_token *first, int nfirst,
                         const llm_token *before, int nbefore, bool whole, buf *out) {
     buf text = {0}, above = {0};
     prompt_text(engine, first, (size_t)nfirst, &text);
     prompt_text(engine, before, (size_t)nbefore, &above);
     str s = text.n ? utf8_whole(buf_str(&text)) : STR("");
-    if (above.n && s.n && is_letter(above.p[above.n - 1]) && is_letter(s.p[0]))
+    if (ends_in_letter(buf_str(&above)) && s.n && is_letter(s.p[0]))
         buf_append_c(out, "…");
     s = str_trim(s, " ");
     for (size_t i = 0; i < s.n; i++)

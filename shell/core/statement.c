@@ -346,18 +346,23 @@ static void end_recording(shell *sh, const view_state *state) {
     sh->recorder = NULL;
 }
 
-/* Shows the view's last picture until a key is pressed, records it, and keeps it for .view last. Not
- * shown: where nobody waits for the result, as in scripts, and after an error, which is read
- * first. */
+/* Shows the view's last picture until a key is pressed, records it, and keeps it for .view last. It
+ * is not shown in scripts, which wait for no key, nor after an error, which is read first. */
 static void end_view(run *r, stmt_status status, bool more) {
     shell *sh = r->sh;
     bool done = status == STMT_DONE;
-    exec_summary s;
-    if (r->state == NULL || !r->now.llm_running || status == STMT_PENDING)
+    exec_summary s = {.rows = 0};
+    if (status != STMT_PENDING)
+        stmt_summary(r->s, &s);
+    bool asked = s.llm.prompt_tokens || s.llm.answers_stored; /* EXPLAIN (TOKENS) asks nothing */
+    if (sh->recorder != NULL && !asked)
+        view_record_restart(sh->recorder);
+    if (r->state == NULL || !asked)
         return;
-    stmt_summary(r->s, &s);
     r->now.seconds = s.seconds - s.held_seconds;
     r->now.llm = s.llm;
+    if (done)
+        r->now.rows_total = r->now.rows_done; /* no more were needed, for example by a LIMIT */
     view_finish(r->state, &r->now, done ? "done" : "stopped");
     if (sh->recorder != NULL)
         end_recording(sh, r->state);

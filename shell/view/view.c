@@ -248,6 +248,8 @@ void view_hold(view *v, buf *typed) {
     v->drawn_ms = 0;
     while (key == ERR && !stopped)
         key = wait_and_draw(v, 1, &stopped);
+    if (stopped && !signals_terminated())
+        signals_clear(); /* Ctrl-C closed the view; the result is still to be printed */
     if (key > ' ' && key < KEY_MIN && strchr("qQ", key) == NULL)
         buf_append_char(typed, (char)key);
 }

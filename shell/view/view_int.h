@@ -140,6 +140,7 @@ double view_speed_up(const view_state *v);
 typedef struct view_recorder view_recorder;
 view_recorder *view_record_open(const char *path, err *e); /* NULL, and an error: ERR_IO */
 void view_record(view_recorder *r, const view_state *v);   /* after each update of v */
+void view_record_restart(view_recorder *r);                /* empties the file */
 /* Closes the file. Returns ERR_IO if not all of it was written. */
 int view_record_close(view_recorder *r, err *e);
 /* Updates v by one line of a recorded run. Sets *wait_s to the seconds since the previous line.

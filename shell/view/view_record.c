@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "view_int.h"
 
@@ -187,6 +188,13 @@ void view_record(view_recorder *r, const view_state *v) {
     cJSON_free(text);
     cJSON_Delete(object);
     r->last = *v;
+}
+
+void view_record_restart(view_recorder *r) {
+    rewind(r->file);
+    if (ftruncate(fileno(r->file), 0) != 0)
+        clearerr(r->file); /* a pipe keeps what was written */
+    memset(&r->last, 0, sizeof r->last);
 }
 
 int view_record_close(view_recorder *r, err *e) {

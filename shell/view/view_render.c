@@ -114,7 +114,10 @@ static void draw_title(canvas *c) {
         buf_printf(&text, "  LLM %d of %d", x->operator_number, x->operators);
     buf_append_c(&text, "  ");
     format_visible(&text, str_from(x->phase), c->v->utf8);
-    clock_text(&time, x->seconds);
+    if (c->v->finished)
+        progress_duration(&time, x->seconds);
+    else
+        clock_text(&time, x->seconds);
     buf_append_char(&time, ' ');
     put_buf(c, 0, VIEW_TITLE, &text);
     put_buf(c, BASE_MAX(c->w - utf8_width(buf_str(&time)), 0), VIEW_TITLE, &time);

@@ -493,6 +493,9 @@ enter '.view last'
 see '^ *last answers'
 key Enter
 see '^kvasir> *$'
+enter "EXPLAIN (TOKENS) $short"
+see '^kvasir> *$'
+see_not 'LLM 1 of 1'
 enter 'SET view_keep = off;'
 enter ".view off"
 enter "$short"
