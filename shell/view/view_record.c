@@ -2,10 +2,10 @@
  * view_record.c - recorded runs: writes the updates of a view_state to a file (.view record FILE),
  * and applies such a file's lines to a view_state (kvasir --mock FILE).
  *
- * A recording has one JSON object per line. Its members keep their value until a later line changes
- * it; "seconds" is the time at which the line is shown. The tables below have all members, for the
- * writer and for the reader. A line with an unknown member, or with a value that does not fit, is
- * damaged.
+ * A recording has one JSON object per line. Its members, and those of the items of its lists, keep
+ * their value until a later line changes it; "seconds" is the time at which the line is shown. The
+ * tables below have all members, for the writer and for the reader. A line with an unknown member,
+ * or with a value that does not fit, is damaged.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -120,36 +120,56 @@ struct view_recorder {
     view_state last; /* as the reader will have it after the lines so far */
 };
 
-static cJSON *json_of(const member *m, const view_state *v, const void *from);
+/* A struct of a view_state: the view_state itself, or an item of one of its lists. */
+typedef struct part {
+    const view_state *of;
+    const char *at; /* NULL: there is none */
+} part;
 
-/* Makes a JSON object of the members in the struct `from`, without those that are equal in the
- * struct `before` (NULL: of all). */
-static cJSON *object_of(const member *m, size_t n, const view_state *v, const char *from,
-                        const view_state *before) {
+static cJSON *json_of(const member *m, part p);
+static cJSON *list_of(const list_type *list, part now, part before);
+
+/* Makes a JSON object of the members of `now` that differ from those of `before`. */
+static cJSON *object_of(const member *m, size_t n, part now, part before) {
     cJSON *object = cJSON_CreateObject();
     for (size_t i = 0; i < n; i++) {
-        cJSON *now = json_of(&m[i], v, from + m[i].at);
-        cJSON *then = before ? json_of(&m[i], before, (const char *)before + m[i].at) : NULL;
-        if (then != NULL && cJSON_Compare(now, then, true))
-            cJSON_Delete(now);
+        part mine = {now.of, now.at + m[i].at}, then = {before.of, NULL};
+        if (before.at)
+            then.at = before.at + m[i].at;
+        cJSON *json = json_of(&m[i], mine), *old = before.at ? json_of(&m[i], then) : NULL;
+        bool same = old != NULL && cJSON_Compare(json, old, true);
+        if (!same && m[i].type == MEMBER_LIST) {
+            cJSON_Delete(json);
+            json = list_of(m[i].list, mine, then);
+        }
+        if (same)
+            cJSON_Delete(json);
         else
-            cJSON_AddItemToObject(object, m[i].key, now);
-        cJSON_Delete(then);
+            cJSON_AddItemToObject(object, m[i].key, json);
+        cJSON_Delete(old);
     }
     return object;
 }
 
-static cJSON *list_of(const list_type *list, const view_state *v, const char *from) {
+static int length_of(const list_type *list, const view_state *v) {
+    return *(const int *)(const void *)((const char *)v + list->length_at);
+}
+
+static cJSON *list_of(const list_type *list, part now, part before) {
     cJSON *array = cJSON_CreateArray();
-    int n = *(const int *)(const void *)((const char *)v + list->length_at);
-    for (int i = 0; i < n; i++, from += list->item_size)
-        cJSON_AddItemToArray(array, list->members[0].key == NULL
-                                        ? json_of(&list->members[0], v, from)
-                                        : object_of(list->members, list->nmembers, v, from, NULL));
+    int n = length_of(list, now.of), old = before.at ? length_of(list, before.of) : 0;
+    for (int i = 0; i < n; i++) {
+        size_t at = (size_t)i * list->item_size;
+        part item = {now.of, now.at + at}, then = {before.of, i < old ? before.at + at : NULL};
+        bool plain = list->members[0].key == NULL;
+        cJSON_AddItemToArray(array, plain ? json_of(&list->members[0], item)
+                                          : object_of(list->members, list->nmembers, item, then));
+    }
     return array;
 }
 
-static cJSON *json_of(const member *m, const view_state *v, const void *from) {
+static cJSON *json_of(const member *m, part p) {
+    const void *from = p.at;
     switch (m->type) {
     case MEMBER_BYTE:
         return cJSON_CreateNumber(*(const uint8_t *)from);
@@ -166,7 +186,7 @@ static cJSON *json_of(const member *m, const view_state *v, const void *from) {
     case MEMBER_LIST:
         break;
     }
-    return list_of(m->list, v, from);
+    return list_of(m->list, p, (part){p.of, NULL});
 }
 
 view_recorder *view_record_open(const char *path, err *e) {
@@ -181,7 +201,8 @@ view_recorder *view_record_open(const char *path, err *e) {
 }
 
 void view_record(view_recorder *r, const view_state *v) {
-    cJSON *object = object_of(members, BASE_COUNT(members), v, (const char *)v, &r->last);
+    cJSON *object = object_of(members, BASE_COUNT(members), (part){v, (const char *)v},
+                              (part){&r->last, (const char *)&r->last});
     char *text = cJSON_PrintUnformatted(object);
     if (object->child != NULL)
         fprintf(r->file, "%s\n", text);
@@ -234,7 +255,8 @@ static int read_list(const member *m, const cJSON *json, view_state *v, char *to
     const cJSON *one;
     if (!cJSON_IsArray(json) || n > most)
         return err_set(e, ERR_CORRUPT, "\"%s\" must be a list of at most %d items", m->key, most);
-    memset(to, 0, m->size);
+    size_t kept = (size_t)length_of(list, v) * list->item_size;
+    memset(to + kept, 0, m->size - kept);
     *(int *)(void *)((char *)v + list->length_at) = n;
     cJSON_ArrayForEach(one, json) {
         bool values = list->members[0].key == NULL;
