@@ -90,7 +90,7 @@ enum { EXEC_BRANCHES = 64, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINE
 
 /* A branch of the prefix tree: tokens that two or more prompts share (llm_branch). */
 typedef struct exec_branch {
-    char text[160]; /* the beginning of the branch's text, on one line */
+    char text[240]; /* the beginning of the branch's text, on one line */
     int depth;      /* number of branches above it */
     int tokens;     /* number of its tokens, without the branches above */
     int prompts;    /* number of prompts that begin with it */

@@ -152,7 +152,12 @@ static void draw_inputs(canvas *c) {
     double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
     int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), part, VIEW_GOOD) + 1;
     append_inputs(&text, x);
-    buf_printf(&text, "  %.1f/s", rate);
+    buf_append_c(&text, "  ");
+    if (rate < 100)
+        buf_printf(&text, "%.1f", rate);
+    else
+        buf_append_count(&text, (uint64_t)rate);
+    buf_append_c(&text, "/s");
     if (!c->v->finished && rate > 0 && x->rows_total > x->rows_done) {
         buf_append_c(&text, "  ETA ");
         progress_duration(&text, (double)(x->rows_total - x->rows_done) / rate);
@@ -322,15 +327,16 @@ static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const ch
 /* A line of the tree: a branch, or the prompts of a branch that no branch below it has. */
 typedef struct tree_line {
     const exec_branch *branch; /* NULL: these prompts */
-    int depth, prompts, done;
+    int depth;
+    int64_t prompts, done;
 } tree_line;
 
 typedef struct tree_lines {
     int n;
     tree_line line[2 * EXEC_BRANCHES];
     const exec_branch *open[EXEC_BRANCHES]; /* by depth: the branch whose lines are being added */
-    int prompts[EXEC_BRANCHES];             /* by depth: number of its prompts without a line */
-    int done[EXEC_BRANCHES];                /* by depth: number of these that are answered */
+    int64_t prompts[EXEC_BRANCHES];         /* by depth: number of its prompts without a line */
+    int64_t done[EXEC_BRANCHES];            /* by depth: number of these that are answered */
     int nopen;
 } tree_lines;
 
@@ -379,7 +385,7 @@ static int first_unanswered(const tree_lines *t) {
     return 0;
 }
 
-static void append_number(buf *out, int n, int width) {
+static void append_number(buf *out, int64_t n, int width) {
     buf number = {0};
     buf_append_count(&number, (uint64_t)BASE_MAX(n, 0));
     buf_printf(out, "%*s", width, number.p);

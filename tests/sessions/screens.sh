@@ -534,6 +534,12 @@ leave
 see 'left with 0'
 environment=
 
+check 'a script with --view waits for no key'
+echo "$short" >"$work/short.sql"
+run 80 24 "$kvasir --view --model test:hash s.kvasir -f short.sql"
+see '│    40 │'
+see 'left with 0'
+
 check 'SIGTERM with the view open'
 run 80 24 "$kvasir --view --mock mock.jsonl"
 see 'LLM 1 of 1'
