@@ -338,17 +338,18 @@ static bool more_follows(str text, const place *where) {
     return str_trim((str){rest.p + end, rest.n - end}, STR_SPACES).n > 0;
 }
 
-static void end_recording(shell *sh, const view_state *state) {
+static bool end_recording(shell *sh, const view_state *state) {
     err e = {.pos = -1};
     view_record(sh->recorder, state);
-    if (view_record_close(sh->recorder, &e) != 0)
-        shell_failed(sh, &e);
+    bool ok = view_record_close(sh->recorder, &e) == 0;
     sh->recorder = NULL;
+    return ok || shell_failed(sh, &e);
 }
 
 /* Shows the view's last picture until a key is pressed, records it, and keeps it for .view last. It
- * is not shown in scripts, which wait for no key, nor after an error, which is read first. */
-static void end_view(run *r, stmt_status status, bool more) {
+ * is not shown in scripts, which wait for no key, nor after an error, which is read first. False: the
+ * recording was not written. */
+static bool end_view(run *r, stmt_status status, bool more) {
     shell *sh = r->sh;
     bool done = status == STMT_DONE;
     exec_summary s = {.rows = 0};
@@ -358,14 +359,12 @@ static void end_view(run *r, stmt_status status, bool more) {
     if (sh->recorder != NULL && !asked)
         view_record_restart(sh->recorder);
     if (r->state == NULL || !asked)
-        return;
+        return true;
     r->now.seconds = s.seconds - s.held_seconds;
     r->now.llm = s.llm;
     if (done)
         r->now.rows_total = r->now.rows_done; /* no more were needed, for example by a LIMIT */
     view_finish(r->state, &r->now, done ? "done" : "stopped");
-    if (sh->recorder != NULL)
-        end_recording(sh, r->state);
     bool keep = done && !more && sh->term.interactive && sh->where == NULL &&
                 db_settings(sh->db)->view_keep;
     if (keep && r->open_view)
@@ -376,6 +375,7 @@ static void end_view(run *r, stmt_status status, bool more) {
     free(sh->last_view);
     sh->last_view = r->state;
     r->state = NULL;
+    return sh->recorder == NULL || end_recording(sh, sh->last_view);
 }
 
 static void print_notices(const run *r) {
@@ -436,10 +436,10 @@ bool shell_statement(shell *sh, str text, const place *where) {
     signals_watch(r.s);
     stmt_status status = wait_for_end(&r, &e);
     stmt_progress(r.s, &r.now);
-    end_view(&r, status, more_follows(text, where));
+    bool recorded = end_view(&r, status, more_follows(text, where));
     close_view(&r);
     keys_close(&r.keys, &sh->typed_ahead);
     signals_watch(NULL);
     progress_clear(&r.progress);
-    return finish(&r, status, &e, where);
+    return finish(&r, status, &e, where) && recorded;
 }

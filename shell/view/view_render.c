@@ -152,12 +152,14 @@ static void draw_inputs(canvas *c) {
     double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
     int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), part, VIEW_GOOD) + 1;
     append_inputs(&text, x);
-    buf_append_c(&text, "  ");
-    if (rate < 100)
-        buf_printf(&text, "%.1f", rate);
-    else
-        buf_append_count(&text, (uint64_t)rate);
-    buf_append_c(&text, "/s");
+    if (rate > 0) {
+        buf_append_c(&text, "  ");
+        if (rate < 100)
+            buf_printf(&text, "%.1f", rate);
+        else
+            buf_append_count(&text, (uint64_t)rate);
+        buf_append_c(&text, "/s");
+    }
     if (!c->v->finished && rate > 0 && x->rows_total > x->rows_done) {
         buf_append_c(&text, "  ETA ");
         progress_duration(&text, (double)(x->rows_total - x->rows_done) / rate);
@@ -190,7 +192,9 @@ static void draw_hit(canvas *c) {
     buf text = {0};
     label(c, WORDS_HIT_RATE);
     double average = 100 * progress_hit_rate(&v->now.llm);
-    if (v->finished)
+    if (v->finished && v->now.llm.prompt_tokens == 0)
+        buf_append_c(&text, "no prompt was sent");
+    else if (v->finished)
         buf_printf(&text, "%.0f %%  ", average);
     else
         buf_printf(&text, "now %3.0f %%  average %3.0f %%  ", 100 * v->hit_now, average);
