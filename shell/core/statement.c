@@ -44,6 +44,7 @@ static void drain(run *r) {
         return;
     progress_clear(&r->progress);
     output_write(&r->sh->out, &r->out);
+    r->open_view = false; /* the result is on the screen or in the pager */
 }
 
 static bool drain_drawn(void *ctx) {
