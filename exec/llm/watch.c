@@ -3,7 +3,8 @@
  * operators, the reused share of prompts), and pausing.
  *
  * Invariant: nothing here changes which prompts are sent, or their order. All work beyond recording
- * each prompt is done at most four times a second, and only while the view is open.
+ * each prompt is done once when an LLM operator ends, and, only while the view is open, at most four
+ * times a second.
  */
 #include <string.h>
 #include <time.h>

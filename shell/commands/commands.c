@@ -440,7 +440,7 @@ static const command commands[] = {
     {"explain", "", "[tokens|prompt|tree|analyze] [SQL]",
      "show the plan of SQL or of the last statement, or its prompts", ARG_SQL, cmd_explain},
     {"view", "\\view", "[on|off|last|record FILE|SQL]",
-     "show LLM statements in the live view, the last one again, or record the next one", ARG_SQL,
+     "live view of LLM statements, of the last one again, or record the next one", ARG_SQL,
      cmd_view},
     {"model", "", "[NAME|FILE]", "show the model in use, or use another", ARG_FILE, cmd_model},
     {"tokens", "", "TEXT", "show the tokens of a text", ARG_TEXT, cmd_tokens},

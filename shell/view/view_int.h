@@ -128,7 +128,8 @@ double view_tokens_per_second(const view_state *v);
 /* Returns the tokens that the prompts so far would have taken if nothing had been reused. */
 uint64_t view_tokens_without_reuse(const view_state *v);
 /* Estimates the seconds that the statement would take under another strategy: its tokens at this
- * machine's rate, and what this run spends on other work. 0: unknown. */
+ * machine's rate, and what this run spends on loading the model and, for each input, on other work.
+ * 0: unknown. */
 double view_seconds_of(const view_state *v, const exec_baseline *b);
 /* Returns how much longer the run so far would have taken without reuse, by the same estimate. 0:
  * unknown. */

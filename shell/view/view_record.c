@@ -96,6 +96,7 @@ static const member members[] = {
     STATE("reused_disk", now.llm.reused_disk),
     STATE("known_tokens", now.llm.stored_tokens),
     STATE("output_tokens", now.llm.output_tokens),
+    STATE("load_ms", now.llm.load_ms),
     STATE("prefill_ms", now.llm.prefill_ms),
     STATE("prefill_tokens_per_second", now.prefill_tok_s),
     STATE("evicted_blocks", now.llm.evicted_blocks),

@@ -113,9 +113,11 @@ double view_seconds_of(const view_state *v, const exec_baseline *b) {
     double rate = view_tokens_per_second(v);
     if (rate < 1 || x->rows_done == 0)
         return 0;
-    double other = BASE_MAX(x->seconds - (double)x->llm.computed_tokens / rate, 0.0);
-    return (double)b->computed_tokens / rate +
-           other * (double)BASE_MAX(x->rows_total, x->rows_done) / (double)x->rows_done;
+    double rest = BASE_MAX(x->seconds - (double)x->llm.computed_tokens / rate, 0.0);
+    double load = BASE_MIN(x->llm.load_ms / 1e3, rest);
+    double other = (rest - load) / (double)x->rows_done;
+    return load + (double)b->computed_tokens / rate +
+           other * (double)BASE_MAX(x->rows_total, x->rows_done);
 }
 
 double view_speed_up(const view_state *v) {
