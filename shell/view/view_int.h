@@ -63,7 +63,7 @@ bool keys_view(key_watch *k);
  * nothing if k is not open. */
 void keys_close(key_watch *k, buf *typed_ahead);
 
-/* ---- the live view (view_state.c, view_render.c, view_record.c, view.c) ----------------------- */
+/* ---- the live view (view_state.c, view_render.c; canvas_int.h) --------------------------------- */
 
 enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32 };
 
