@@ -60,8 +60,8 @@ void stmt_cancel(stmt *s);
 /* Pauses the statement between two passes of the engine, or resumes it. Paused time counts towards
  * no limit, rate or ETA. */
 void stmt_pause(stmt *s, bool paused);
-/* Sets whether the members of exec_progress that take time to collect are filled: prefixes,
- * operators, disk use. */
+/* Sets whether the members of exec_progress that take time to collect are filled while the statement
+ * runs: branches, operators, disk use. They are always filled when an LLM operator ends. */
 void stmt_watch(stmt *s, bool watched);
 /* Makes the running LLM operator count, once, the tokens that other strategies would compute
  * (exec_progress.baselines). Meanwhile the model is idle; the count takes as long as EXPLAIN
@@ -90,15 +90,16 @@ static inline bool stmt_is_text(const stmt *s) {
     return stmt_text_form(s) != TEXT_NONE;
 }
 
-enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
+enum { EXEC_BRANCHES = 64, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
 
-/* A prefix that prompts share. */
-typedef struct exec_prefix {
-    char text[96]; /* the last bytes of the prefix's text, or all of it if it fits */
-    int tokens;
-    int fanout; /* number of prompts that begin with the prefix */
-    int done;   /* number of these prompts that are answered */
-} exec_prefix;
+/* A branch of the prefix tree: tokens that two or more prompts share (llm_branch). */
+typedef struct exec_branch {
+    char text[240]; /* the beginning of the branch's text, on one line */
+    int depth;      /* number of branches above it */
+    int tokens;     /* number of its tokens, without the branches above */
+    int prompts;    /* number of prompts that begin with it */
+    int done;       /* number of these prompts that are answered */
+} exec_branch;
 
 /* An operator of the plan. */
 typedef struct exec_operator {
@@ -109,9 +110,10 @@ typedef struct exec_operator {
     uint64_t rows_in, rows_out;
 } exec_operator;
 
-/* The tokens that a strategy would compute for the same prompts. */
+/* The tokens that a strategy would send and compute for the same inputs. */
 typedef struct exec_baseline {
     char name[24];
+    uint64_t prompt_tokens; /* tokens of all prompts; the others are reused */
     uint64_t computed_tokens;
 } exec_baseline;
 
@@ -129,6 +131,8 @@ typedef struct exec_progress {
     uint64_t answers_kept; /* answers written to the cache so far */
     int operator_number;   /* number of the running LLM operator, from 1 */
     int operators;         /* number of LLM operators in the plan */
+    /* tokens per second that this machine computed in earlier statements; 0: not measured */
+    double prefill_tok_s;
     char field_order[160];
     char last_answer[80], last_input[80];
     bool paused;
@@ -136,9 +140,9 @@ typedef struct exec_progress {
     /* percent of tokens reused in each of the latest prompts, oldest first */
     uint8_t shared[EXEC_SHARED];
     int nshared;
-    /* Only while watched (stmt_watch): */
-    exec_prefix prefixes[EXEC_PREFIXES]; /* prefixes shared by the most prompts, these first */
-    int nprefixes;
+    /* While watched (stmt_watch), and when an LLM operator has ended: */
+    exec_branch branches[EXEC_BRANCHES]; /* the largest branches, depth first */
+    int nbranches;
     exec_operator operator_rows[EXEC_OPERATORS]; /* in the order of EXPLAIN */
     int noperators;
     uint64_t disk_bytes;        /* size of the cache on disk */

@@ -311,14 +311,21 @@ void llm_session_memory(const llm_session *session, llm_memory *out);
  * are. BOS is not added. */
 int llm_logprobs(llm_session *session, const llm_token *tokens, size_t count, float *out, err *e);
 
-/* A shared prefix, for the live view. */
-typedef struct llm_prefix {
-    str text;   /* the last 200 bytes of the prefix; valid until the next call */
-    int tokens; /* length of the prefix */
-    int fanout; /* number of prompts so far that begin with the prefix */
+/* A branch of the prefix tree, for the live view: a run of tokens that two or more prompts share.
+ * Where prompts part, a branch ends and others continue it. */
+typedef struct llm_branch {
+    int depth;  /* number of branches above it */
+    int tokens; /* number of its tokens, without the branches above */
+    int fanout; /* number of prompts so far that begin with the branches above and this one */
     int done;   /* number of these prompts that are answered */
-} llm_prefix;
-/* Fills `out` with up to `capacity` prefixes, largest fanout first. Returns their number. */
-int llm_session_prefixes(llm_session *session, llm_prefix *out, int capacity);
+    /* [nfirst] its first tokens, at most LLM_BRANCH_TOKENS, and [nbefore] the tokens before them,
+     * at most LLM_BRANCH_BEFORE; valid until the next call */
+    const llm_token *first, *before;
+    int nfirst, nbefore;
+} llm_branch;
+enum { LLM_BRANCH_TOKENS = 100, LLM_BRANCH_BEFORE = 8 };
+/* Fills `out` with up to `capacity` branches in depth-first order: those that save most tokens, the
+ * branches below them included, without very small ones. Returns their number. */
+int llm_session_branches(llm_session *session, llm_branch *out, int capacity);
 
 #endif

@@ -72,6 +72,7 @@ typedef enum setting_type {
     X(max_tokens_total, INTEGER, "0", "tokens", "stop a statement that computes more tokens (0: no limit)")                        \
     X(max_seconds, REAL, "0", "seconds", "stop a statement that runs longer (0: no limit)")                                 \
     X(confirm, BOOLEAN, "off", "", "ask before running a statement estimated to take more than a minute")                      \
+    X(view_keep, BOOLEAN, "on", "", "show the live view's last picture until a key is pressed")                              \
     X(cost_rates, WORD, "measured", "measured|nominal", "rates used by cost estimates: measured on this machine, or nominal")                                        \
     X(work_memory, BYTES, "256MB", "bytes", "memory an operator uses before it spills to a temporary file")                \
     X(max_temp_directory_size, BYTES, "auto", "auto|bytes", "total size of a statement's temporary files (auto: half of the free space in $TMPDIR at its start)") \

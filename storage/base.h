@@ -341,7 +341,10 @@ double clock_thread_ms(void);
 
 /* The names of figures wherever they are printed: EXPLAIN, .stats, the line after a result and the
  * live view. */
+#define WORDS_ASKED "rows asked" /* rows that needed an answer, for each call */
 #define WORDS_INPUTS "distinct inputs"
+#define WORDS_INPUTS_SHORT "inputs" /* where a line has little room */
+#define WORDS_PROMPTS "prompts"     /* sent to the model: distinct inputs without known answers */
 #define WORDS_PROMPT "prompt tokens"
 #define WORDS_COMPUTED "computed"
 #define WORDS_HIT_RATE "hit rate"
@@ -356,7 +359,7 @@ double clock_thread_ms(void);
  * not written. */
 /* clang-format off */
 #define LLM_COUNTERS(X)                                                                             \
-    X(inputs, "LLM inputs", true, "")               /* answers that rows needed */                  \
+    X(inputs, WORDS_ASKED, true, "")                /* answers that rows needed */                  \
     X(distinct_inputs, WORDS_INPUTS, true, "distinct_inputs")                                       \
     X(answers_stored, WORDS_KNOWN, true, "stored_answers")     /* found in the cache */             \
     X(answers_repeated, "", false, "known_answers") /* the statement had sent an equal prompt */    \
@@ -364,7 +367,7 @@ double clock_thread_ms(void);
     X(answers_ended, "ended by max_tokens", false, "")                                              \
     X(prompts_shortened, "fields left out", false, "") /* prompts cut to fit the context */         \
     X(stored_tokens, "", false, "")                 /* prompt tokens of stored answers */           \
-    X(requests, "requests", true, "")                                                               \
+    X(requests, WORDS_PROMPTS, true, "")                                                              \
     X(done, "", false, "")                          /* requests with an answer */                   \
     /* all tokens of an answered prompt; of an unanswered one those computed or read so far */      \
     X(prompt_tokens, WORDS_PROMPT, true, "prompt_tokens")                                           \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Draws the pictures of the README: runs the shell and its live view in a pseudo-terminal (tmux), captures the screen
-# with its colours, and writes it as SVG.
+# Draws the pictures of the README and of lesson 5: runs the shell and its live view in a pseudo-terminal (tmux), captures
+# the screen with its colours, and writes it as SVG. Records the run that lesson 5 replays.
 #
 #   tutorials/pictures.sh [KVASIR]     default: build/release/kvasir; needs tmux and the default model
 #   tutorials/pictures.sh --svg        the converter alone: `tmux capture-pane -pe` on standard input, SVG on standard output
@@ -139,7 +139,7 @@ enter "SELECT stars, LLM('Is the review positive or negative?', review, examples
 see '\.\.\.>'
 enter "    RETURNS ENUM('positive', 'negative') AS mood, title, review"
 enter 'FROM reviews JOIN movies ON movie = movies.id WHERE stars IN (1, 5) LIMIT 11;'
-see 'rows, .*tokens computed'
+see 'rows asked, .*tokens computed'
 sleep 0.5
 tm send-keys -t s -l 'SELECT m. FROM movies m'
 tm send-keys -t s Left Left Left Left Left Left Left Left Left Left Left Left Left Left Tab
@@ -148,11 +148,18 @@ capture shell
 
 tm send-keys -t s C-c
 tm send-keys -t s C-l
-enter ".view SELECT m.genre, count(*) FROM reviews r JOIN movies m ON r.movie = m.id WHERE LLM('Is the review positive?', r.review, m.synopsis) = 'yes' GROUP BY m.genre"
+enter '.view record run.jsonl'
+see 'is recorded'
+enter ".view SELECT m.genre, count(*) FROM reviews r JOIN movies m ON r.movie = m.id WHERE LLM('Is the review positive or negative?', r.review, m.synopsis) = 'positive' GROUP BY m.genre"
 see 'LLM#1'
 see '1[0-9][0-9] of 240'
 sleep 0.4
 capture view
-tm send-keys -t s c
-see 'stopped after'
-ls -l tutorials/pictures
+see 'LLM 1 of 1  done'
+tm send-keys -t s 2
+see 'faster than'
+capture compare
+tm send-keys -t s q
+see 'rows asked'
+cp "$work/run.jsonl" tutorials/data/run.jsonl
+ls -l tutorials/pictures tutorials/data/run.jsonl

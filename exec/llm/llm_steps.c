@@ -94,8 +94,7 @@ static int compare_strategies(op *o, err *e) {
     int status = llm_count_stages(o, runs, counted, e);
     for (int i = 0; i < s->nstages && status == 0; i++)
         for (int k = 0; k < counted[i].ntokens; k++)
-            watch_baseline(p, counted[i].tokens[k].strategy,
-                           counted[i].tokens[k].llm.computed_tokens);
+            watch_baseline(p, &counted[i].tokens[k]);
     for (int k = 0; k < COUNT_STRATEGIES; k++)
         count_run_close(&runs[k]);
     return status;

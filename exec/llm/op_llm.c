@@ -97,6 +97,7 @@ static int prepare(op *o, err *e) {
         llm_sender_open(&s->sender, o, s->mode->driver, s->orders, s->mem);
         utf8_copy(s->progress.field_order, sizeof s->progress.field_order,
                   llm_sites_order_text(o, 0, s->nsites));
+        s->progress.prefill_tok_s = llm_engine_info(s->sites[0].engine)->prefill_tok_s;
     }
     s->prepared = status == 0;
     s->operators_before = o->ctx->llm->operators_started;

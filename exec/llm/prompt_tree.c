@@ -128,6 +128,37 @@ void prompt_text(const llm_engine *engine, const llm_token *tokens, size_t count
     buf_free(&plain);
 }
 
+static bool is_letter(char c) {
+    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
+}
+
+/* Whether text may end within a word: it ends in a letter, and not in a control token. */
+static bool ends_in_letter(str text) {
+    static const char token_end[] = "⟧";
+    size_t n = sizeof token_end - 1;
+    return text.n > 0 && is_letter(text.p[text.n - 1]) &&
+           (text.n < n || memcmp(text.p + text.n - n, token_end, n) != 0);
+}
+
+void prompt_branch_text(const llm_engine *engine, const llm_token *first, int nfirst,
+                        const llm_token *before, int nbefore, bool whole, buf *out) {
+    buf text = {0}, above = {0};
+    prompt_text(engine, first, (size_t)nfirst, &text);
+    prompt_text(engine, before, (size_t)nbefore, &above);
+    str s = text.n ? utf8_whole(buf_str(&text)) : STR("");
+    if (ends_in_letter(buf_str(&above)) && s.n && is_letter(s.p[0]))
+        buf_append_c(out, "…");
+    s = str_trim(s, " ");
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] == '\n')
+            buf_append_c(out, "↵");
+        else
+            buf_append_char(out, s.p[i]);
+    buf_append_c(out, whole ? "" : " …");
+    buf_free(&text);
+    buf_free(&above);
+}
+
 /* ---- what is shown --------------------------------------------------------------------------- */
 
 /* BRANCHES: most inner nodes whose children are shown. SMALL: the subtree of such a node saves at
@@ -214,33 +245,15 @@ static void begin_line(tree_printer *p, uint64_t prompts, uint64_t tokens, const
     buf_append_c(p->out, branch);
 }
 
-static bool is_letter(char c) {
-    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
-}
-
-/* Prints the beginning of a node's text on one line, a line break as ↵. A text that begins within a
- * word begins with an ellipsis. */
+/* Prints the beginning of a node's text. */
 static void print_text(tree_printer *p, uint32_t at) {
-    enum { TOKENS = 100, BEFORE = 8 };
     const tree_node *n = &p->tree->nodes[at], *up = &p->tree->nodes[n->parent];
-    buf text = {0}, before = {0};
-    uint32_t count = BASE_MIN(n->count, (uint32_t)TOKENS),
-             last = BASE_MIN(up->count, (uint32_t)BEFORE);
-    prompt_text(p->tree->engine, n->tokens, count, &text);
-    if (last > 0)
-        prompt_text(p->tree->engine, up->tokens + up->count - last, last, &before);
-    str s = text.n ? utf8_whole(buf_str(&text)) : STR("");
-    if (before.n && s.n && is_letter(before.p[before.n - 1]) && is_letter(s.p[0]))
-        buf_append_c(p->out, "…");
-    s = str_trim(s, " ");
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == '\n')
-            buf_append_c(p->out, "↵");
-        else
-            buf_append_char(p->out, s.p[i]);
-    buf_append_c(p->out, count == n->count ? "\n" : " …\n");
-    buf_free(&text);
-    buf_free(&before);
+    int count = (int)BASE_MIN(n->count, (uint32_t)LLM_BRANCH_TOKENS),
+        before = (int)BASE_MIN(up->count, (uint32_t)LLM_BRANCH_BEFORE);
+    const llm_token *end = up->count > 0 ? up->tokens + up->count : NULL;
+    prompt_branch_text(p->tree->engine, n->tokens, count, before ? end - before : NULL, before,
+                       (uint32_t)count == n->count, p->out);
+    buf_append_char(p->out, '\n');
 }
 
 /* Prints one line for the children from `first` up to `end`, which is not among them. */

@@ -41,6 +41,11 @@ int prompt_tree_add(prompt_tree *t, const llm_token *tokens, int count);
 /* Appends the text of tokens, each control token in ⟦ ⟧. In other text, these two characters become
  * [ and ], so that text never looks like a control token. */
 void prompt_text(const llm_engine *engine, const llm_token *tokens, size_t count, buf *out);
+/* Appends the beginning of a branch's text, its first tokens, on one line: a line break is ↵, and
+ * there is an ellipsis before a text that begins within a word, and after one that is not the
+ * `whole` branch. `before`: the last tokens before the branch. */
+void prompt_branch_text(const llm_engine *engine, const llm_token *first, int nfirst,
+                        const llm_token *before, int nbefore, bool whole, buf *out);
 /* Appends the tree as text. Its few largest branches have lines of their own. Of the other children
  * of a node the first ones are shown, and the rest is one line. */
 void prompt_tree_print(const prompt_tree *t, buf *out);

@@ -1,33 +1,21 @@
 /*
- * watch.c - what the live view shows of a running statement (prefixes, operators, the reused share
- * of prompts), and pausing.
+ * watch.c - what the live view shows of a running statement (branches of the prefix tree,
+ * operators, the reused share of prompts), and pausing.
  *
  * Invariant: nothing here changes which prompts are sent, or their order. All work beyond recording
- * each prompt is done at most four times a second, and only while the view is open.
+ * each prompt is done once when an LLM operator ends, and, only while the view is open, at most four
+ * times a second.
  */
 #include <string.h>
 #include <time.h>
 
+#include "prompt_tree_int.h"
 #include "watch_int.h"
 
 /* Minimum time between two collections of details. */
 static const double DETAILS_S = 0.25;
 /* PAUSE_LOOK_MS: time between two checks whether a paused statement has been resumed. */
 enum { PAUSE_LOOK_MS = 20, TEXT_PERCENT = 100 };
-
-/* ---- texts of fixed size --------------------------------------------------------------------- */
-
-/* Copies the end of `text` that fits into `size` bytes, on one line, cut between characters. */
-static void copy_tail(char *out, size_t size, str text) {
-    size_t from = text.n >= size ? text.n - size + 1 : 0, n = 0;
-    while (from < text.n && ((unsigned char)text.p[from] & 0xc0) == 0x80)
-        from++;
-    for (size_t i = from; i < text.n; i++)
-        out[n++] = (unsigned char)text.p[i] < 0x20 ? ' ' : text.p[i];
-    while (n && out[n - 1] == ' ')
-        n--;
-    out[n] = 0;
-}
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
@@ -53,18 +41,19 @@ void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in
     }
 }
 
-void watch_baseline(exec_progress *p, const char *strategy, uint64_t computed_tokens) {
+void watch_baseline(exec_progress *p, const plan_tokens *counted) {
     int i = 0;
-    while (i < p->nbaselines && strcmp(p->baselines[i].name, strategy) != 0)
+    while (i < p->nbaselines && strcmp(p->baselines[i].name, counted->strategy) != 0)
         i++;
     if (i == EXEC_BASELINES)
         return;
     if (i == p->nbaselines) {
         p->baselines[i] = (exec_baseline){.computed_tokens = 0};
-        utf8_copy(p->baselines[i].name, sizeof p->baselines[i].name, str_from(strategy));
+        utf8_copy(p->baselines[i].name, sizeof p->baselines[i].name, str_from(counted->strategy));
         p->nbaselines++;
     }
-    p->baselines[i].computed_tokens += computed_tokens;
+    p->baselines[i].prompt_tokens += counted->llm.prompt_tokens;
+    p->baselines[i].computed_tokens += counted->llm.computed_tokens;
 }
 
 void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans) {
@@ -77,16 +66,31 @@ void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans) {
 
 /* ---- details --------------------------------------------------------------------------------- */
 
-static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
-    llm_prefix found[EXEC_PREFIXES];
-    p->nprefixes = llm_session_prefixes(r->session, found, EXEC_PREFIXES);
-    for (int i = 0; i < p->nprefixes; i++) {
-        exec_prefix *to = &p->prefixes[i];
-        to->tokens = found[i].tokens;
-        to->fanout = found[i].fanout;
-        to->done = found[i].done;
-        copy_tail(to->text, sizeof to->text, found[i].text);
+/* Copies the beginning of `text` that fits, up to the end of a word. */
+static void copy_words(char *out, size_t size, str text) {
+    static const char more[] = " …";
+    utf8_copy(out, text.n < size ? size : size - sizeof more + 1, text);
+    if (text.n < size)
+        return;
+    char *end = strrchr(out, ' ');
+    strcpy(end ? end : out + strlen(out), more);
+}
+
+static void collect_branches(const llm_runtime *r, exec_progress *p) {
+    llm_branch found[EXEC_BRANCHES];
+    buf text = {0};
+    p->nbranches = llm_session_branches(r->session, found, EXEC_BRANCHES);
+    for (int i = 0; i < p->nbranches; i++) {
+        const llm_branch *b = &found[i];
+        exec_branch *to = &p->branches[i];
+        *to = (exec_branch){
+            .depth = b->depth, .tokens = b->tokens, .prompts = b->fanout, .done = b->done};
+        buf_clear(&text);
+        prompt_branch_text(r->engine, b->first, b->nfirst, b->before, b->nbefore,
+                           b->nfirst == b->tokens, &text);
+        copy_words(to->text, sizeof to->text, buf_str(&text));
     }
+    buf_free(&text);
 }
 
 static void name_operator(char *out, size_t size, const explain_line *l) {
@@ -143,12 +147,12 @@ int watch_operators(const plan_node *n) {
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
     llm_runtime *r = ctx->llm;
     double now = clock_seconds();
-    if (!ctx->view || !atomic_load_explicit(&ctx->view->watched, memory_order_relaxed) ||
-        (!last && now - r->watched_s < DETAILS_S))
+    bool watched = ctx->view && atomic_load_explicit(&ctx->view->watched, memory_order_relaxed);
+    if (!last && (!watched || now - r->watched_s < DETAILS_S))
         return;
     r->watched_s = now;
     if (r->session)
-        collect_prefixes(r, p);
+        collect_branches(r, p);
     p->noperators = 0;
     if (ctx->counts.rows_out)
         collect_operators(ctx, ctx->plan->root, 0, p);

@@ -22,6 +22,7 @@ static void add_strategy(exec_estimate *x, const plan_tokens *t) {
         *one = (exec_baseline){.computed_tokens = 0};
         snprintf(one->name, sizeof one->name, "%s", t->strategy);
     }
+    one->prompt_tokens += t->llm.prompt_tokens;
     one->computed_tokens += t->llm.computed_tokens;
 }
 

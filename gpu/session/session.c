@@ -183,7 +183,7 @@ void llm_session_free(llm_session *s) {
     free(s->finished_nodes);
     free(s->scratch);
     free(s->block_bytes);
-    buf_free(&s->prefix_text);
+    free(s->branch_tokens);
     free(s);
 }
 
@@ -591,48 +591,123 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-enum { PREFIX_TEXT_BYTES = 200, PREFIX_TEXT_TOKENS = 64 };
-
-/* Fills best with up to `capacity` shared nodes, largest fanout first. Returns their number. */
-static int widest_nodes(const prefix_node *root, const prefix_node **best, int capacity) {
-    int n = 0;
-    for (const prefix_node *node = root; node != NULL; node = prefix_next(node, true)) {
-        if (node == root || node->is_private || node->fanout < 2 ||
-            (n == capacity && node->fanout <= best[n - 1]->fanout))
-            continue;
-        int at = n < capacity ? n++ : n - 1;
-        for (; at > 0 && best[at - 1]->fanout < node->fanout; at--)
-            best[at] = best[at - 1];
-        best[at] = node;
-    }
-    return n;
+/* Whether a branch begins at the node: it is shared, and not all prompts of the node above go on to
+ * it. */
+static bool begins_branch(const prefix_node *node) {
+    return node->fanout > 1 && !node->is_private &&
+           (node->parent->parent == NULL || node->parent->fanout != node->fanout);
 }
 
-int llm_session_prefixes(llm_session *s, llm_prefix *out, int capacity) {
-    const prefix_node **best = mem_alloc(sizeof *best * (size_t)BASE_MAX(capacity, 1));
-    int n = capacity > 0 ? widest_nodes(&s->tree.root, best, capacity) : 0;
-    size_t *ends = mem_alloc(sizeof *ends * (size_t)(n + 1));
-    buf_clear(&s->prefix_text);
-    ends[0] = 0;
-    for (int i = 0; i < n; i++) {
-        llm_token tail[PREFIX_TEXT_TOKENS];
-        int end = best[i]->start + best[i]->count, from = BASE_MAX(end - PREFIX_TEXT_TOKENS, 0);
-        prefix_tokens(best[i], from, end - from, tail);
-        buf text = {0};
-        llm_detokenize(s->engine, tail, (size_t)(end - from), true, &text);
-        size_t cut = text.n > PREFIX_TEXT_BYTES ? text.n - PREFIX_TEXT_BYTES : 0;
-        if (text.n > 0)
-            buf_append_str(&s->prefix_text, utf8_whole((str){text.p + cut, text.n - cut}));
-        ends[i + 1] = s->prefix_text.n;
-        buf_free(&text);
+/* Returns the node that continues the branch of `node`, or NULL if the branch ends. */
+static const prefix_node *branch_next(const prefix_node *node) {
+    const prefix_node *child = node->first_child;
+    while (child != NULL && (child->is_private || child->fanout != node->fanout))
+        child = child->next;
+    return child;
+}
+
+/* Returns the next node of a depth-first walk at which a branch begins, or NULL. */
+static const prefix_node *next_branch(const prefix_node *node) {
+    do
+        node = prefix_next(node, node->parent == NULL || (node->fanout > 1 && !node->is_private));
+    while (node != NULL && !begins_branch(node));
+    return node;
+}
+
+static int branch_tokens(const prefix_node *node) {
+    int tokens = 0;
+    for (; node != NULL; node = branch_next(node))
+        tokens += node->count;
+    return tokens;
+}
+
+/* A branch, and what its prompts need not compute because they share it and those below it. */
+typedef struct shared_branch {
+    const prefix_node *node; /* at which it begins */
+    int above;               /* index of the branch that it continues; -1: none */
+    uint64_t own, saved;     /* tokens: by the branch itself, and by the branches below it, too */
+} shared_branch;
+
+/* Lists all branches in depth-first order. */
+static shared_branch *list_branches(const prefix_node *root, int *count) {
+    shared_branch *list = NULL;
+    int n = 0, cap = 0;
+    for (const prefix_node *node = root; (node = next_branch(node)) != NULL;) {
+        const prefix_node *up = node->parent;
+        int above = n - 1;
+        while (up->parent != NULL && !begins_branch(up))
+            up = up->parent;
+        while (above >= 0 && list[above].node != up)
+            above = list[above].above;
+        uint64_t own = (uint64_t)(node->fanout - 1) * (uint64_t)branch_tokens(node);
+        ARRAY_PUSH(list, n, cap, ((shared_branch){node, above, own, own}));
     }
+    for (int i = n; i-- > 0;)
+        if (list[i].above >= 0)
+            list[list[i].above].saved += list[i].saved;
+    *count = n;
+    return list;
+}
+
+static int larger_first(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* Returns the least that a branch must save to be among the `capacity` that save most, and at least
+ * a part of what the largest below the top saves. Sets *equal to how many that save just that are
+ * among them. */
+static uint64_t least_saved(const shared_branch *list, int n, int capacity, int *equal) {
+    enum { SMALL = 20 };
+    uint64_t most = 0, least, *saved = mem_alloc(sizeof *saved * (size_t)BASE_MAX(n, 1));
     for (int i = 0; i < n; i++) {
-        out[i] = (llm_prefix){.text = {s->prefix_text.p + ends[i], ends[i + 1] - ends[i]},
-                              .tokens = best[i]->start + best[i]->count,
-                              .fanout = best[i]->fanout,
-                              .done = best[i]->fanout - best[i]->pending};
+        saved[i] = list[i].saved;
+        most = i > 0 ? BASE_MAX(most, list[i].own) : 0;
     }
-    free(best);
-    free(ends);
+    qsort(saved, (size_t)n, sizeof *saved, larger_first);
+    n = BASE_MIN(n, capacity);
+    while (n > 1 && saved[n - 1] * SMALL < most)
+        n--;
+    least = n > 0 ? saved[n - 1] : 0;
+    for (*equal = 0; *equal < n && saved[n - 1 - *equal] == least;)
+        ++*equal;
+    free(saved);
+    return least;
+}
+
+/* Describes a branch; `to` has room for its tokens. */
+static void describe_branch(const prefix_node *node, int depth, llm_token *to, llm_branch *out) {
+    *out = (llm_branch){.depth = depth,
+                        .tokens = branch_tokens(node),
+                        .fanout = node->fanout,
+                        .done = node->fanout - node->pending};
+    out->nbefore = BASE_MIN(node->start, LLM_BRANCH_BEFORE);
+    prefix_tokens(node, node->start - out->nbefore, out->nbefore, to);
+    out->before = to;
+    out->first = to += out->nbefore;
+    for (; node != NULL && out->nfirst < LLM_BRANCH_TOKENS; node = branch_next(node)) {
+        int n = BASE_MIN(node->count, LLM_BRANCH_TOKENS - out->nfirst);
+        memcpy(to + out->nfirst, node->tokens, sizeof *to * (size_t)n);
+        out->nfirst += n;
+    }
+}
+
+int llm_session_branches(llm_session *s, llm_branch *out, int capacity) {
+    enum { ROOM = LLM_BRANCH_TOKENS + LLM_BRANCH_BEFORE };
+    int all, equal, n = 0;
+    shared_branch *list = list_branches(&s->tree.root, &all);
+    uint64_t least = least_saved(list, all, capacity, &equal);
+    ARRAY_RESERVE(s->branch_tokens, (size_t)capacity * ROOM, s->branch_room);
+    /* A branch saves less than the branch that it continues: if it is chosen, so is the other. */
+    for (int i = 0; i < all && n < capacity; i++) {
+        int depth = 0;
+        if (list[i].saved < least || (list[i].saved == least && equal-- <= 0))
+            continue;
+        for (int up = list[i].above; up >= 0; up = list[up].above)
+            depth++;
+        describe_branch(list[i].node, depth, s->branch_tokens + (size_t)n * ROOM, &out[n]);
+        n++;
+    }
+    free(list);
     return n;
 }

@@ -139,9 +139,10 @@ struct llm_session {
     size_t kv_budget_bytes;      /* limit of KV memory on the device */
     size_t kv_host_budget_bytes; /* limit of KV memory on the host */
     uint64_t submitted_tokens;   /* number of tokens of all prompts so far */
-    buf prefix_text;             /* the texts that llm_session_prefixes returned */
-    bool failed;                 /* a pass failed: KV may be incomplete, so no other pass is run */
-    bool unsound;                /* a pass produced logits that are NaN or infinite */
+    llm_token *branch_tokens;    /* [branch_room] tokens that llm_session_branches returned */
+    size_t branch_room;
+    bool failed;  /* a pass failed: KV may be incomplete, so no other pass is run */
+    bool unsound; /* a pass produced logits that are NaN or infinite */
 };
 
 /* Whether blocks are stored and read. They are not if computing a block is faster than reading it

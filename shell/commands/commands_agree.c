@@ -109,7 +109,7 @@ bool cmd_agree(shell *sh, command_call *c) {
     x.names[1] = c->argv[1];
     if (!try_select(sh, c, &sql) || !shell_ready(sh) || !try_check(sh, sql, c->mem, &tree))
         return false;
-    int status = try_run(sh, sql, c->name, take_pairs, &x, &cost, &e);
+    int status = try_run(sh, sql, c->name, NULL, take_pairs, &x, &cost, &e);
     if (status)
         return try_failed(sh, status, &e);
     if (!x.begun)

@@ -47,7 +47,9 @@ static bool list_commands(shell *sh) {
                    style_off(color, STYLE_BOLD), pages[i].title);
     buf_printf(&out, "  %s.help%s NAME                 %s\n", style_on(color, STYLE_BOLD),
                style_off(color, STYLE_BOLD), "a command, function or setting");
-    buf_append_c(&out, "\nSQL statements end with ';'. A command takes one line, without ';' unless shown:\n\n");
+    buf_append_c(
+        &out,
+        "\nSQL statements end with ';'. A command takes one line, without ';' unless shown:\n\n");
     const command *commands = commands_table(&n);
     for (size_t i = 0; i < n; i++)
         help_line(sh, &commands[i], &out);

@@ -228,11 +228,40 @@ bool cmd_explain(shell *sh, command_call *c) {
            shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));
 }
 
+static bool record_next(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    if (c->argc != 2)
+        return shell_complain(sh, "usage: %s record FILE", c->name);
+    if (sh->recorder && view_record_close(sh->recorder, &e) != 0)
+        shell_failed(sh, &e);
+    sh->recorder = view_record_open(c->argv[1], &e);
+    if (sh->recorder == NULL)
+        return shell_failed(sh, &e);
+    shell_note(sh, "the next LLM statement is recorded; kvasir --mock FILE replays it");
+    return true;
+}
+
+static bool show_last(shell *sh) {
+    if (sh->last_view == NULL)
+        return shell_complain(sh, "no LLM statement has run yet");
+    view *v = view_open(&sh->term, sh->last_view, NULL);
+    if (v == NULL)
+        return shell_complain(sh, "the terminal cannot show the live view");
+    view_hold(v, &sh->typed_ahead);
+    view_close(v);
+    return true;
+}
+
 bool cmd_view(shell *sh, command_call *c) {
-    bool off = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("off"));
-    bool on = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("on"));
+    str word = str_from(c->argc ? c->argv[0] : "");
+    bool off = c->argc == 1 && str_equal_nocase(word, STR("off"));
+    bool on = c->argc == 1 && str_equal_nocase(word, STR("on"));
+    if (str_equal_nocase(word, STR("record")))
+        return record_next(sh, c);
     if (!sh->term.interactive || sh->term.dumb)
         return shell_complain(sh, "%s needs a terminal", c->name);
+    if (c->argc == 1 && str_equal_nocase(word, STR("last")))
+        return show_last(sh);
     if (off || on || (c->argc == 0 && sh->last_text.n == 0)) {
         sh->want_view = !off;
         shell_note(sh, "live view: %s", off ? "off" : "on for LLM statements");

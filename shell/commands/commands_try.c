@@ -39,6 +39,7 @@ typedef struct trial {
     int64_t rows;
     const char *truth_name; /* NULL: not given */
     bool calibrate, confusion;
+    buf said; /* the notices of the last form */
 } trial;
 
 /* ---- classes --------------------------------------------------------------------------------- */
@@ -85,23 +86,30 @@ static bool fail_at(const trial *t, int pos, int len, const char *message, const
     return false;
 }
 
-static void print_notices(const stmt *s, const char *name) {
+/* Prints the statement's notices, unless they are those in *said, and puts them there. */
+static void print_notices(const stmt *s, const char *name, buf *said) {
     str rest = str_from(stmt_notice(s));
+    if (said && str_equal(buf_str(said), rest))
+        return;
+    if (said) {
+        buf_clear(said);
+        buf_append_str(said, rest);
+    }
     while (rest.n > 0) {
         str line = str_split_next(&rest, '\n');
         fprintf(stderr, "notice: %s: %.*s\n", name, (int)line.n, line.p);
     }
 }
 
-int try_run(shell *sh, str sql, const char *name, shell_batch_fn fn, void *ctx, exec_summary *cost,
-            err *e) {
+int try_run(shell *sh, str sql, const char *name, buf *said, shell_batch_fn fn, void *ctx,
+            exec_summary *cost, err *e) {
     stmt *s = db_prepare(sh->db, sql);
     *e = (err){.pos = -1};
     int status = TRY_NOT_CONFIRMED;
     if (estimate_confirm(sh, s)) {
         stmt_run(s);
         status = shell_wait(sh, s, name, fn, ctx, e);
-        print_notices(s, name);
+        print_notices(s, name, said);
         stmt_summary(s, cost);
     }
     stmt_free(s);
@@ -249,7 +257,7 @@ static bool check_truth(trial *t) {
     buf_append_str(&sql, t->parts.head);
     buf_append_str(&sql, t->truth->text);
     append_sample(t, &sql);
-    int status = try_run(t->sh, buf_str(&sql), "truth", take_truth, &x, &cost, &e);
+    int status = try_run(t->sh, buf_str(&sql), "truth", NULL, take_truth, &x, &cost, &e);
     buf_free(&sql);
     if (status)
         return try_failed(t->sh, status, &e);
@@ -310,7 +318,7 @@ static int run_variant(trial *t, variant *v, err *e) {
         buf_append_c(&sql, ", ");
     }
     append_call(t, v, &sql);
-    int status = try_run(t->sh, buf_str(&sql), v->name, take_answers, &x, &v->cost, e);
+    int status = try_run(t->sh, buf_str(&sql), v->name, &t->said, take_answers, &x, &v->cost, e);
     buf_free(&sql);
     if (status == 0 && t->truth)
         scores_of(v->truth, v->answer, v->probs, v->rows, t->classes.n, t->mem, &v->scores);
@@ -437,6 +445,8 @@ bool cmd_try(shell *sh, command_call *c) {
         return false;
     if (sql_select_parts(&tree, t.mem, &t.parts, &e) != 0)
         return fail_at(&t, e.pos, e.len, e.message, e.hint);
-    return list_variants(&t) && find_truth(&t) && (t.truth == NULL || check_truth(&t)) &&
-           run_variants(&t);
+    bool ok = list_variants(&t) && find_truth(&t) && (t.truth == NULL || check_truth(&t)) &&
+              run_variants(&t);
+    buf_free(&t.said);
+    return ok;
 }

@@ -235,7 +235,11 @@ static const help_page pages[] = {
      "Shows an LLM statement while it runs: rows, hit rate, tokens, memory,\n"
      "answers. At a prompt press v while a statement runs, or type .view\n"
      "SELECT …, or .view on for all that follow; on the command line --view.\n"
-     "It needs a terminal.\n"
+     "It needs a terminal. The last picture stays until a key is pressed\n"
+     "(SET view_keep = off; closes it); .view last opens it again.\n"
+     "\n"
+     ".view record FILE writes the next run to a file, also without a\n"
+     "terminal; kvasir --view --mock FILE shows it.\n"
      "\n",
      list_view_keys, NULL},
     {"set", "reset", "settings and variables",

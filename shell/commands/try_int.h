@@ -30,10 +30,11 @@ bool try_select(shell *sh, const command_call *c, str *out);
 bool try_check(shell *sh, str sql, arena *mem, sql_tree *tree);
 
 enum { TRY_NOT_CONFIRMED = -1 };
-/* Runs a query and calls fn with each batch. `name` precedes its notices. Returns 0, the error's
- * code, or TRY_NOT_CONFIRMED: the user was asked and does not want to run it. */
-int try_run(shell *sh, str sql, const char *name, shell_batch_fn fn, void *ctx, exec_summary *cost,
-            err *e);
+/* Runs a query and calls fn with each batch. `name` precedes its notices, which are not printed if
+ * they are those of the run before (in *said; NULL: always). Returns 0, the error's code, or
+ * TRY_NOT_CONFIRMED: the user was asked and does not want to run it. */
+int try_run(shell *sh, str sql, const char *name, buf *said, shell_batch_fn fn, void *ctx,
+            exec_summary *cost, err *e);
 /* Prints the error of try_run; returns false. */
 bool try_failed(shell *sh, int status, const err *e);
 

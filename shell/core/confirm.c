@@ -30,7 +30,7 @@ static void print_estimate(shell *sh, const exec_estimate *x) {
     progress_duration(&line, x->cost_ms / 1000);
     buf_append_c(&line, ": ");
     buf_append_count(&line, (uint64_t)round(x->distinct_inputs));
-    buf_append_c(&line, " prompts, ");
+    buf_append_c(&line, " " WORDS_INPUTS ", ");
     buf_append_count(&line, (uint64_t)round(x->computed_tokens));
     const settings *now = db_settings(sh->db);
     bool kept = now->cache && now->answer_cache;
@@ -68,6 +68,6 @@ bool estimate_baselines(shell *sh, stmt *s, view_state *v) {
     const exec_estimate *x = estimate(sh, s, true);
     v->nbaselines = 0;
     for (int k = 0; x && k < x->nstrategies; k++)
-        view_add_baseline(v, x->strategies[k].name, (double)x->strategies[k].computed_tokens);
+        view_add_baseline(v, &x->strategies[k]);
     return x != NULL;
 }

@@ -9,6 +9,10 @@ void shell_summary_line(const exec_summary *s, buf *out) {
     /* false: EXPLAIN (TOKENS) only counted rows */
     bool asked = m->prompt_tokens || m->answers_stored;
     buf_printf(out, " %s %s, ", m->inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
+    if (asked && m->distinct_inputs != m->inputs) {
+        buf_append_count(out, m->distinct_inputs);
+        buf_append_c(out, m->distinct_inputs == 1 ? " distinct input, " : " " WORDS_INPUTS ", ");
+    }
     /* The time is without pauses, like the view's clock. */
     progress_duration(out, s->seconds - s->held_seconds);
     if (m->prompt_tokens) {

@@ -45,12 +45,14 @@ struct shell {
     int64_t max_rows;          /* rows that a box shows; -1: 10,000 if a pager may run, else 40 */
     shell_variable *variables; /* set again in each database that is opened */
     int nvariables, variables_cap;
-    stmt *lingering;   /* a cancelled statement that has not ended yet; NULL: none */
-    exec_summary last; /* figures of the last statement, for .stats */
-    buf last_text;     /* text of the last statement, for .explain, .view and .edit */
-    bool want_view;    /* LLM statements open the live view */
-    bool quit;         /* the shell ends after the running command or statement */
-    int quit_code;     /* the shell's exit code if `quit` is set */
+    stmt *lingering;         /* a cancelled statement that has not ended yet; NULL: none */
+    exec_summary last;       /* figures of the last statement, for .stats */
+    buf last_text;           /* text of the last statement, for .explain, .view and .edit */
+    bool want_view;          /* LLM statements open the live view */
+    view_state *last_view;   /* picture of the last LLM statement, for .view last; NULL: none */
+    view_recorder *recorder; /* records the next LLM statement; NULL: none */
+    bool quit;               /* the shell ends after the running command or statement */
+    int quit_code;           /* the shell's exit code if `quit` is set */
 
     const place *where; /* place of the script's running statement or command; NULL: the prompt */
     int read_depth;     /* nesting of .read */
@@ -112,8 +114,8 @@ bool shell_wait_for_previous(shell *sh, bool wait);
 /* Prints the estimated cost of a prepared statement that would take long. If SET confirm = on, asks
  * whether to run it. False: do not run it. */
 bool estimate_confirm(shell *sh, stmt *s);
-/* Counts what each strategy would compute for the statement, for the live view. False: stopped by
- * Ctrl-C. */
+/* Counts what each strategy would compute for the statement, for the live view and for a recording.
+ * False: stopped by Ctrl-C. */
 bool estimate_baselines(shell *sh, stmt *s, view_state *v);
 
 /* ---- the database (database.c) --------------------------------------------------------------- */

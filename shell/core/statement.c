@@ -29,7 +29,7 @@ typedef struct run {
     progress_line progress;
     key_watch keys;
     view *view; /* NULL: not open */
-    /* what the view shows, updated from the first LLM call on; NULL: no terminal */
+    /* what the view shows, updated from the first LLM call on; NULL: no terminal, no recording */
     view_state *state;
     bool open_view; /* open the view when the first LLM call starts */
     bool saw_llm;   /* the first LLM call has started */
@@ -44,6 +44,7 @@ static void drain(run *r) {
         return;
     progress_clear(&r->progress);
     output_write(&r->sh->out, &r->out);
+    r->open_view = false; /* the result is on the screen or in the pager */
 }
 
 static bool drain_drawn(void *ctx) {
@@ -172,6 +173,13 @@ static void close_view(run *r) {
     r->view = NULL;
 }
 
+static void open_view(run *r) {
+    const term *t = &r->sh->term;
+    progress_clear(&r->progress);
+    r->view = t->terminal && r->state ? view_open(t, r->state, r->s) : NULL;
+    r->open_view = false;
+}
+
 static void show_progress(run *r) {
     shell *sh = r->sh;
     stmt_progress(r->s, &r->now);
@@ -181,13 +189,13 @@ static void show_progress(run *r) {
             keys_open(&r->keys);
         r->progress.keys = r->keys.open;
     }
-    if (r->saw_llm && r->state != NULL)
+    if (r->saw_llm && r->state != NULL) {
         view_update(r->state, &r->now);
-    if (r->view == NULL && r->saw_llm && (keys_view(&r->keys) || r->open_view)) {
-        progress_clear(&r->progress);
-        r->view = r->state ? view_open(&sh->term, r->state, r->s) : NULL;
-        r->open_view = false;
+        if (sh->recorder != NULL)
+            view_record(sh->recorder, r->state);
     }
+    if (r->view == NULL && r->saw_llm && (keys_view(&r->keys) || r->open_view))
+        open_view(r);
     if (r->view != NULL) {
         if (!view_tick(r->view))
             close_view(r);
@@ -307,14 +315,68 @@ static bool prepare(run *r, str text) {
     r->s = db_prepare(sh->db, text);
     if (!estimate_confirm(sh, r->s))
         return false;
-    if (sh->term.terminal && !sh->term.dumb) {
+    bool screen = sh->term.terminal && !sh->term.dumb;
+    if (screen || sh->recorder != NULL) {
         r->state = mem_alloc(sizeof(view_state));
         view_start(r->state, text, sh->term.utf8);
-        r->open_view = sh->want_view;
-        if (sh->want_view && !estimate_baselines(sh, r->s, r->state))
+        r->open_view = screen && sh->want_view;
+        bool wanted = r->open_view || sh->recorder != NULL;
+        if (wanted && !estimate_baselines(sh, r->s, r->state))
             return false;
+        stmt_watch(r->s, wanted);
     }
     return true;
+}
+
+/* ---- the last picture ------------------------------------------------------------------------ */
+
+/* Whether another statement or command was entered together with this one. */
+static bool more_follows(str text, const place *where) {
+    str rest = where->text;
+    size_t end = where->at + text.n;
+    if (end >= rest.n)
+        return false;
+    return str_trim((str){rest.p + end, rest.n - end}, STR_SPACES).n > 0;
+}
+
+static bool end_recording(shell *sh, const view_state *state) {
+    err e = {.pos = -1};
+    view_record(sh->recorder, state);
+    bool ok = view_record_close(sh->recorder, &e) == 0;
+    sh->recorder = NULL;
+    return ok || shell_failed(sh, &e);
+}
+
+/* Shows the view's last picture until a key is pressed, records it, and keeps it for .view last. It
+ * is not shown in scripts, which wait for no key, nor after an error, which is read first. False: the
+ * recording was not written. */
+static bool end_view(run *r, stmt_status status, bool more) {
+    shell *sh = r->sh;
+    bool done = status == STMT_DONE;
+    exec_summary s = {.rows = 0};
+    if (status != STMT_PENDING)
+        stmt_summary(r->s, &s);
+    bool asked = s.llm.prompt_tokens || s.llm.answers_stored; /* EXPLAIN (TOKENS) asks nothing */
+    if (sh->recorder != NULL && !asked)
+        view_record_restart(sh->recorder);
+    if (r->state == NULL || !asked)
+        return true;
+    r->now.seconds = s.seconds - s.held_seconds;
+    r->now.llm = s.llm;
+    if (done)
+        r->now.rows_total = r->now.rows_done; /* no more were needed, for example by a LIMIT */
+    view_finish(r->state, &r->now, done ? "done" : "stopped");
+    bool keep = done && !more && sh->term.interactive && sh->where == NULL &&
+                db_settings(sh->db)->view_keep;
+    if (keep && r->open_view)
+        open_view(r);
+    if (keep && r->view != NULL)
+        view_hold(r->view, &sh->typed_ahead);
+    close_view(r);
+    free(sh->last_view);
+    sh->last_view = r->state;
+    r->state = NULL;
+    return sh->recorder == NULL || end_recording(sh, sh->last_view);
 }
 
 static void print_notices(const run *r) {
@@ -374,10 +436,11 @@ bool shell_statement(shell *sh, str text, const place *where) {
     err e = {.pos = -1};
     signals_watch(r.s);
     stmt_status status = wait_for_end(&r, &e);
+    stmt_progress(r.s, &r.now);
+    bool recorded = end_view(&r, status, more_follows(text, where));
     close_view(&r);
     keys_close(&r.keys, &sh->typed_ahead);
     signals_watch(NULL);
-    stmt_progress(r.s, &r.now);
     progress_clear(&r.progress);
-    return finish(&r, status, &e, where);
+    return finish(&r, status, &e, where) && recorded;
 }

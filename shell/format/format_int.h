@@ -104,6 +104,8 @@ void format_prompts(buf *out, str text, int columns, bool utf8, bool color);
  * a whole word. */
 enum { FORMAT_TREE_COLUMNS = 100 };
 void format_tree(buf *out, str text, int columns, bool utf8);
+/* Appends a line; if it is wider than `columns`, its beginning in whole words and an ellipsis. */
+void format_cut(buf *out, str line, int columns);
 /* Appends text with the glyphs of plans and prompts replaced by ASCII characters. */
 void format_ascii(buf *out, str text);
 

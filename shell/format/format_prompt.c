@@ -122,6 +122,15 @@ void format_prompts(buf *out, str text, int columns, bool utf8, bool color) {
     }
 }
 
+void format_cut(buf *out, str line, int columns) {
+    bool fits = utf8_width(line) <= columns;
+    str part = fits ? line : format_wrap(&line, BASE_MAX(columns - 2, 1));
+    while (part.n && part.p[part.n - 1] == ' ')
+        part.n--;
+    buf_append_str(out, part);
+    buf_append_c(out, fits ? "" : " …");
+}
+
 void format_tree(buf *out, str text, int columns, bool utf8) {
     int room = columns > 0 ? columns : FORMAT_TREE_COLUMNS;
     prompt_printer p = {.out = out, .utf8 = utf8};
@@ -132,11 +141,10 @@ void format_tree(buf *out, str text, int columns, bool utf8) {
             wrapped(&p, line, columns, STYLE_PLAIN);
             continue;
         }
-        str part = format_wrap(&line, room - 2);
-        while (part.n && part.p[part.n - 1] == ' ')
-            part.n--;
-        put(&p, part);
-        put(&p, STR(" …"));
+        buf cut = {0};
+        format_cut(&cut, line, room);
+        put(&p, buf_str(&cut));
         buf_append_char(out, '\n');
+        buf_free(&cut);
     }
 }

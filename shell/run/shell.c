@@ -109,6 +109,10 @@ static int shell_finish(shell *sh, int code) {
         free(sh->variables[i].text);
     }
     free(sh->variables);
+    free(sh->last_view);
+    err e = {.pos = -1};
+    if (sh->recorder && view_record_close(sh->recorder, &e) != 0 && code == SHELL_OK)
+        code = usage(&e);
     buf_free(&sh->last_text);
     buf_free(&sh->typed_ahead);
     return code;

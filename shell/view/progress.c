@@ -1,5 +1,5 @@
 /*
- * progress.c - the progress line on stderr: rows, time left, hit rate, rates.
+ * progress.c - the progress line on stderr: inputs, time left, hit rate, rates.
  *
  * Invariant: the line is drawn only on a terminal and, if the terminal can erase, is erased before
  * anything else is printed.
@@ -21,10 +21,6 @@ void progress_duration(buf *out, double seconds) {
         buf_printf(out, "%ld min %ld s", whole / 60, whole % 60);
     else
         buf_printf(out, "%ld h %ld min", whole / 3600, whole / 60 % 60);
-}
-
-const char *progress_unit(const exec_progress *x) {
-    return x->operators > 1 ? "answers" : "rows";
 }
 
 double progress_hit_rate(const llm_figures *m) {
@@ -87,7 +83,6 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     width -= hinted ? HINT_COLUMNS : 0;
     rates_update(&p->rates, x, x->llm_seconds, 0.25, 0.3);
     buf text = {0};
-    const char *unit = progress_unit(x);
     if (p->label)
         buf_printf(&text, "%s: ", p->label);
     if (x->operators > 1)
@@ -100,7 +95,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         buf_append_count(&text, x->rows_total);
     }
     if (counts)
-        buf_printf(&text, " %s", unit);
+        buf_append_c(&text, " " WORDS_INPUTS_SHORT);
     if (x->phase[0] && !x->rows_done && strcmp(x->phase, "model") != 0)
         buf_printf(&text, "%s%s", counts ? ", " : "", x->phase);
     part(out, width, &text);
@@ -119,7 +114,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         part(out, width, &text);
     }
     if (p->rates.rows > 0) {
-        buf_printf(&text, "%.*f %s/s", p->rates.rows < 10 ? 1 : 0, p->rates.rows, unit);
+        buf_printf(&text, "%.*f/s", p->rates.rows < 10 ? 1 : 0, p->rates.rows);
         part(out, width, &text);
     }
     if (p->rates.tokens > 0) {

@@ -20,7 +20,7 @@ enum { REDRAW_MS = 250 };
 
 struct view {
     view_state *state;
-    stmt *statement; /* NULL: a recorded run */
+    stmt *statement; /* NULL: a recorded or finished run */
     SCREEN *screen;
     view_cell *cells; /* [h][w] */
     int w, h;         /* size of the screen in columns and rows */
@@ -90,7 +90,7 @@ static void prepare_restore(view *v) {
     term_set_restore_text(v->restore);
 }
 
-static view *open_screen(const term *t, view_state *state, stmt *s) {
+view *view_open(const term *t, view_state *state, stmt *s) {
     if (t->dumb)
         return NULL;
     view *v = mem_zalloc(sizeof *v);
@@ -119,12 +119,7 @@ static view *open_screen(const term *t, view_state *state, stmt *s) {
         init_pair(VIEW_WORK, COLOR_YELLOW, -1);
     }
     fit_cells(v);
-    return v;
-}
-
-view *view_open(const term *t, view_state *state, stmt *s) {
-    view *v = open_screen(t, state, s);
-    if (v != NULL)
+    if (s != NULL)
         stmt_watch(s, true);
     return v;
 }
@@ -136,13 +131,12 @@ static void turn_to(view_state *state, int panel) {
 }
 
 static void scroll_by(view_state *state, int rows) {
-    int most = BASE_MAX((int)EXEC_OPERATORS, (int)VIEW_ANSWERS);
+    int most = BASE_MAX(2 * (int)EXEC_BRANCHES, (int)VIEW_ANSWERS);
     state->scroll = BASE_MIN(BASE_MAX(state->scroll + rows, 0), most);
 }
 
-/* Handles a key. False: close the view. */
-static bool press(view *v, int key) {
-    view_state *state = v->state;
+/* Handles a key of a running statement. False: close the view. */
+static bool press_running(view *v, int key) {
     switch (key) {
     case 'q':
     case 'Q':
@@ -154,8 +148,18 @@ static bool press(view *v, int key) {
         break;
     case 'p':
         if (v->statement != NULL)
-            stmt_pause(v->statement, !state->now.paused);
+            stmt_pause(v->statement, !v->state->now.paused);
         break;
+    default:
+        break;
+    }
+    return true;
+}
+
+/* Handles a key. False: close the view. */
+static bool press(view *v, int key) {
+    view_state *state = v->state;
+    switch (key) {
     case '1':
     case '2':
     case '3':
@@ -180,23 +184,26 @@ static bool press(view *v, int key) {
     case '?':
         state->help = !state->help;
         break;
-    default:
+    case KEY_RESIZE:
         break;
+    default:
+        return !state->finished && press_running(v, key);
     }
     return true;
 }
 
-static bool read_keys(view *v) {
+/* Handles the keys pressed so far. Returns the key that closes the view; ERR: none. */
+static int read_keys(view *v) {
     for (int key; (key = getch()) != ERR;) {
         v->drawn_ms = 0;
         if (!press(v, key))
-            return false;
+            return key;
     }
-    return true;
+    return ERR;
 }
 
 bool view_tick(view *v) {
-    if (!read_keys(v))
+    if (read_keys(v) != ERR)
         return false;
     if (v->statement != NULL)
         stmt_compare(v->statement, view_wants_baselines(v->state));
@@ -216,6 +223,35 @@ void view_close(view *v) {
     term_set_restore_text(NULL);
     free(v->cells);
     free(v);
+}
+
+/* Shows the picture for some seconds, or until a key closes it. Returns that key; ERR: none. Sets
+ * *stopped after Ctrl-C and SIGTERM. */
+static int wait_and_draw(view *v, double seconds, bool *stopped) {
+    for (double until = clock_ms() + seconds * 1e3;;) {
+        int key = read_keys(v);
+        *stopped = signals_interrupts() || signals_terminated();
+        if (key != ERR || *stopped)
+            return key;
+        if (clock_ms() - v->drawn_ms >= REDRAW_MS)
+            draw(v);
+        if (clock_ms() >= until)
+            return ERR;
+        napms(20);
+    }
+}
+
+void view_hold(view *v, buf *typed) {
+    bool stopped = false;
+    int key = ERR;
+    v->state->finished = true;
+    v->drawn_ms = 0;
+    while (key == ERR && !stopped)
+        key = wait_and_draw(v, 1, &stopped);
+    if (stopped && !signals_terminated())
+        signals_clear(); /* Ctrl-C closed the view; the result is still to be printed */
+    if (key > ' ' && key < KEY_MIN && strchr("qQ", key) == NULL)
+        buf_append_char(typed, (char)key);
 }
 
 /* ---- replaying ------------------------------------------------------------------------------- */
@@ -238,18 +274,6 @@ static void print_picture(const view_state *state) {
     free(cells);
 }
 
-static bool wait_and_draw(view *v, double seconds) {
-    for (double until = clock_ms() + seconds * 1e3;;) {
-        if (!read_keys(v) || signals_interrupts() || signals_terminated())
-            return false;
-        if (clock_ms() - v->drawn_ms >= REDRAW_MS)
-            draw(v);
-        if (clock_ms() >= until)
-            return true;
-        napms(20);
-    }
-}
-
 static int replay_error(const char *path, int line, const char *message) {
     if (line)
         fprintf(stderr, "%s:%d:1: %s\n", path, line, message);
@@ -264,28 +288,29 @@ int view_replay(const term *t, const char *path) {
         return replay_error(path, 0, strerror(errno));
     view_state state;
     view_start(&state, STR("a recorded run"), t->utf8);
-    view *v = t->interactive ? open_screen(t, &state, NULL) : NULL;
+    view *v = t->interactive ? view_open(t, &state, NULL) : NULL;
     char *line = NULL;
     size_t cap = 0;
-    int number = 0;
+    int number = 0, status = 0;
     err e = {.pos = -1};
-    bool ok = true, going = true;
-    while (ok && going && getline(&line, &cap, in) > 0) {
+    bool closed = false, stopped = false;
+    while (status == 0 && !closed && getline(&line, &cap, in) > 0) {
         double wait_s = 0;
         number++;
-        ok = view_replay_line(line, &state, &wait_s, &e);
-        if (ok && v)
-            going = wait_and_draw(v, BASE_MIN(wait_s, 5.0));
+        status = view_replay_line(line, &state, &wait_s, &e);
+        if (status == 0 && v)
+            closed = wait_and_draw(v, BASE_MIN(wait_s, 5.0), &stopped) != ERR || stopped;
     }
     if (v) {
-        /* The last picture is shown until the user quits. */
-        while (ok && going)
-            going = wait_and_draw(v, 1);
+        buf typed = {0};
+        if (status == 0 && !closed)
+            view_hold(v, &typed);
         view_close(v);
+        buf_free(&typed);
     }
-    if (ok)
+    if (status == 0)
         print_picture(&state);
     free(line);
     fclose(in);
-    return ok ? SHELL_OK : replay_error(path, number, e.message);
+    return status == 0 ? SHELL_OK : replay_error(path, number, e.message);
 }

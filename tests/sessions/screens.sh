@@ -390,7 +390,7 @@ see '^Ctrl-C stops a statement' # all of it, and no pager
 enter "CREATE MODEL lazy FROM 'test:hash:slow';"
 enter "SELECT count(*) FROM texts WHERE LLM('dull?', t, model => lazy) RETURNS BOOLEAN;"
 sleep 2.5
-[ "$(screen | grep -c '^[0-9,]*/10,000 rows')" -ge 2 ] || fail 'no line a second'
+[ "$(screen | grep -c '^[0-9,]*/10,000 inputs')" -ge 2 ] || fail 'no line a second'
 key C-c
 see 'stopped after'
 environment=
@@ -447,9 +447,9 @@ see '^sane'
 
 check 'the live view, its pages, resizing, and back'
 cat >"$work/mock.jsonl" <<'END'
-{"statement":"SELECT LLM('good?', review) FROM reviews","phase":"model","operators":1,"operator_number":1,"rows_total":200,"rows_done":0,"seconds":0}
-{"seconds":0.6,"rows_done":40,"prompt_tokens":40000,"computed_tokens":9000,"reused_memory":31000,"last_answer":"yes","last_input":"東京"}
-{"seconds":1.2,"rows_done":90,"prompt_tokens":90000,"computed_tokens":15000,"reused_memory":75000,"last_answer":"no","last_input":"Heat","rows":[{"name":"LLM#1","depth":0,"in":200,"out":0},{"name":"scan reviews","depth":1,"out":200}],"shared":[0,90,90,12],"prefixes":[{"text":"synopsis: two detectives","tokens":300,"fanout":40,"done":12}],"baselines":{"no cache":196000,"FIFO":120000}}
+{"statement":"SELECT LLM('good?', review) FROM reviews","phase":"model","operators":1,"operator":1,"inputs":200,"inputs_done":0,"seconds":0}
+{"seconds":0.6,"inputs_done":40,"prompt_tokens":40000,"computed_tokens":9000,"reused_memory":31000,"last_answer":"yes","last_input":"東京"}
+{"seconds":1.2,"inputs_done":90,"prompt_tokens":90000,"computed_tokens":15000,"reused_memory":75000,"prefill_ms":1000,"last_answer":"no","last_input":"Heat","plan":[{"name":"LLM#1","depth":0,"in":200,"out":0},{"name":"scan reviews","depth":1,"source":true,"out":200}],"shared":[0,90,90,12],"branches":[{"text":"Good?","tokens":3,"prompts":200,"answered":90},{"text":"two detectives","depth":1,"tokens":300,"prompts":40,"answered":12}],"strategies":[{"name":"no cache","prompt_tokens":196000,"computed_tokens":196000},{"name":"FIFO","prompt_tokens":196000,"computed_tokens":120000}]}
 END
 run 80 24 "$kvasir --view --mock mock.jsonl"
 see 'LLM 1 of 1'
@@ -474,10 +474,88 @@ see 'FIFO'
 key 1
 see '90 of 200'
 tm resize-window -t s -x 30 -y 3
-see '90/200 rows'
+see '90/200 inputs'
 tm resize-window -t s -x 120 -y 40
 see 'two detectives'
 key q
+see 'left with 0'
+
+check 'the last picture stays, also of a short run; a recording replays to it; .view last'
+environment='PAGER=cat'
+short="SELECT count(LLM('is it?', t, n) RETURNS BOOLEAN) AS asked FROM texts WHERE n < 40;"
+start 80 24 s.kvasir
+enter "SET model = 'm'; SET cache = off;"
+enter '.view record run.jsonl'
+see 'is recorded; kvasir --mock FILE replays it'
+enter '.view on'
+enter "$short"
+see 'LLM 1 of 1  done'
+see '40 of 40'
+see '^ operators'
+screen >"$work/picture.1"
+key 2
+see '^ this run .* s  █'
+screen >"$work/picture.2"
+key 3
+see '^ *40  *40 .*is it?'
+screen >"$work/picture.3"
+key 4
+see '^ *last answers'
+screen >"$work/picture.4"
+text 'SELECT 5 AS'
+see 'asked │'
+see '^kvasir> SELECT 5 AS'
+enter ' typed_on;'
+see '│ typed_on │'
+enter '.view last'
+see '^ *last answers'
+key Enter
+see '^kvasir> *$'
+enter "EXPLAIN (TOKENS) $short"
+see '^kvasir> *$'
+see_not 'LLM 1 of 1'
+enter 'SET view_keep = off;'
+enter ".view off"
+enter "$short"
+see '^40 rows asked'
+enter '.view last'
+see '40 of 40'
+see '^ *40  *40 .*is it?'
+key q
+leave
+see 'left with 0'
+run 80 24 "$kvasir --view --mock run.jsonl"
+see 'LLM 1 of 1  done'
+for panel in 1 2 3 4; do
+    key $panel
+    sleep 0.3
+    screen | cmp - "$work/picture.$panel" || fail "panel $panel of the replayed run is another one"
+done
+for size in '120 40' '40 10'; do
+    tm resize-window -t s -x "${size% *}" -y "${size#* }"
+    key 2
+    see 'faster than without reuse'
+    see '^ this run '
+done
+key q
+see 'left with 0'
+
+check 'statements entered together do not wait for a key'
+start 80 24 s.kvasir
+enter "SET model = 'm'; SET cache = off;"
+enter '.view on'
+enter "$short SELECT 6 AS next;"
+see '│    6 │'
+enter '.view record /nowhere/run.jsonl'
+see "^error: cannot write '/nowhere/run.jsonl'"
+leave
+see 'left with 0'
+environment=
+
+check 'a script with --view waits for no key'
+echo "$short" >"$work/short.sql"
+run 80 24 "$kvasir --view --model test:hash s.kvasir -f short.sql"
+see '│    40 │'
 see 'left with 0'
 
 check 'SIGTERM with the view open'
@@ -500,10 +578,10 @@ see 'LLM#1'
 see '^ order '
 see '^ KV disk '
 key 2
-see '^ no cache  *█.*[0-9]'
-see '^ FIFO  *█.*[0-9]'
-see '^ fixed  *█.*[0-9]'
-see '^ grouped  *█.*[0-9]'
+see '^ no cache  *[0-9].* % .*~.*█'
+see '^ FIFO  *[0-9].* % .*~.*█'
+see '^ fixed  *[0-9].* % .*~.*█'
+see '^ grouped  *[0-9].* % .*~.*█'
 key 1
 see '^ KV disk '
 # shell_cpu: nanoseconds of CPU time so far of the shell's thread
@@ -545,14 +623,14 @@ enter "CREATE TABLE long AS SELECT t || repeat(' word', 60) AS t FROM texts; ANA
 see '^10,000 rows written'
 enter "SET confirm = on; SET cost_rates = 'nominal';"
 enter "SELECT count(*) FROM long WHERE LLM('is it?', t) RETURNS BOOLEAN;"
-see '^about .* prompts, .* tokens; Ctrl-C'
+see '^about .* distinct inputs, .* tokens; Ctrl-C'
 see '^run it. .y/N.'
 enter 'n'
 see '^not run'
 key C-l
 enter "SET cache = off;"
 enter "SELECT count(*) FROM long WHERE LLM('is it?', t) RETURNS BOOLEAN;"
-see '^about .* prompts, .* tokens$'
+see '^about .* distinct inputs, .* tokens$'
 see '^run it. .y/N.'
 enter 'n'
 see '^not run'

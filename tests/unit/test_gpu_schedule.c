@@ -259,7 +259,7 @@ static void cancel_keeps_what_is_answered(void **state) {
     llm_session_free(s);
 }
 
-static void prefixes_are_seen(void **state) {
+static void branches_are_seen(void **state) {
     (void)state;
     err e = {0};
     llm_session *s;
@@ -278,11 +278,15 @@ static void prefixes_are_seen(void **state) {
     int count;
     bool idle = false;
     assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
-    llm_prefix widest[3];
-    assert_true(llm_session_prefixes(s, widest, 3) >= 1);
-    assert_int_equal(widest[0].fanout, 40);
-    assert_true(widest[0].done > 0 && widest[0].done < 40);
-    assert_non_null(memmem(widest[0].text.p, widest[0].text.n, "summer", 6));
+    llm_branch seen[3];
+    assert_true(llm_session_branches(s, seen, 3) >= 1);
+    assert_int_equal(seen[0].depth, 0);
+    assert_int_equal(seen[0].fanout, 40);
+    assert_true(seen[0].done > 0 && seen[0].done < 40);
+    buf text = {0};
+    llm_detokenize(engine, seen[0].first, (size_t)seen[0].nfirst, true, &text);
+    assert_non_null(memmem(text.p, text.n, "What is it about?", 17));
+    buf_free(&text);
     while (!idle)
         assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
     llm_memory st;
@@ -292,38 +296,59 @@ static void prefixes_are_seen(void **state) {
     llm_session_free(s);
 }
 
-/* Tokens of three bytes, and characters of four: wherever prompts part, a prefix is text. */
-static void prefixes_are_text(void **state) {
+/* Prompts of two to four words of two letters: branches are those of a count by prefixes, each once
+ * and below the branch that it continues, and those that save most if there is no room for all. */
+static void branches_are_a_tree(void **state) {
     (void)state;
+    enum { PROMPTS = 200, WORDS = 4 };
     err e = {0};
     llm_session *s;
+    char prompts[PROMPTS][64];
+    llm_branch all[1000], few[4];
     assert_int_equal(llm_session_new(engine, &(llm_session_options){.pass_tokens = 64}, &s, &e), 0);
-    buf text = {0};
-    for (int i = 0; i < 120; i++) {
-        buf_append_c(&text, "🎉");
-        if (i % 3 == 0) /* the next one starts somewhere else in its token */
-            buf_append_c(&text, " a");
-        for (int k = 0; k < 2; k++) {
-            buf whole = {0};
-            buf_printf(&whole, "%s%d\n", text.p, k);
-            llm_span *spans[] = {span(LLM_SPAN_TEMPLATE, ""), span(LLM_SPAN_VALUE, whole.p)};
-            llm_request q = {.spans = spans, .nspans = 2, .max_tokens = 1};
-            assert_int_equal(llm_submit(s, &q, &e), 0);
-            llm_span_release(spans[0]);
-            llm_span_release(spans[1]);
-            buf_free(&whole);
+    uint64_t random = 7;
+    for (int i = 0; i < PROMPTS; i++) {
+        int n = 0, words = 2 + i % (WORDS - 1);
+        for (int w = 0; w < words; w++) {
+            random = hash_mix(random, 1);
+            n += snprintf(prompts[i] + n, sizeof prompts[i] - (size_t)n, " %c%c",
+                          'a' + (int)(random >> 40) % 3, 'a' + (int)(random >> 50) % 3);
         }
+        llm_span *spans[] = {span(LLM_SPAN_TEMPLATE, "Q:"), span(LLM_SPAN_VALUE, prompts[i])};
+        llm_request q = {.spans = spans, .nspans = 2, .max_tokens = 1};
+        assert_int_equal(llm_submit(s, &q, &e), 0);
+        llm_span_release(spans[0]);
+        llm_span_release(spans[1]);
     }
     llm_event events[4];
     int count;
     bool idle = false;
     assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
-    llm_prefix widest[100];
-    int n = llm_session_prefixes(s, widest, 100);
-    assert_true(n > 50);
-    for (int i = 0; i < n; i++)
-        assert_true(widest[i].text.n <= 200 && utf8_valid(widest[i].text));
-    buf_free(&text);
+    int n = llm_session_branches(s, all, 1000);
+    assert_true(n > 20 && n < 1000);
+    buf path[WORDS + 2] = {0}; /* the text from the root to the branch at each depth */
+    int above[WORDS + 2];
+    for (int i = 0; i < n; i++) {
+        int depth = all[i].depth, begin = 0;
+        assert_true(depth <= (i ? all[i - 1].depth + 1 : 0) && depth <= WORDS);
+        buf_clear(&path[depth]);
+        if (depth > 0)
+            buf_append_str(&path[depth], buf_str(&path[depth - 1]));
+        llm_detokenize(engine, all[i].first, (size_t)all[i].nfirst, false, &path[depth]);
+        above[depth] = all[i].fanout;
+        assert_true(depth == 0 || above[depth - 1] > above[depth]);
+        for (int k = 0; k < PROMPTS; k++) {
+            str whole = buf_str(&path[depth]);
+            begin += whole.n <= 2 || strncmp(prompts[k], whole.p + 2, whole.n - 2) == 0;
+        }
+        assert_int_equal(all[i].fanout, begin);
+        assert_int_equal(all[i].tokens, all[i].nfirst);
+    }
+    assert_int_equal(llm_session_branches(s, few, 4), 4);
+    for (int i = 0; i < 4; i++) /* the top, and what may follow it */
+        assert_true(few[i].depth == (i > 0) && few[i].fanout > PROMPTS / 9 - 9);
+    for (int i = 0; i <= WORDS; i++)
+        buf_free(&path[i]);
     llm_session_free(s);
 }
 
@@ -390,8 +415,8 @@ int main(void) {
         cmocka_unit_test(limits_are_errors),
         cmocka_unit_test(spans_may_live_in_an_arena),
         cmocka_unit_test(cancel_keeps_what_is_answered),
-        cmocka_unit_test(prefixes_are_seen),
-        cmocka_unit_test(prefixes_are_text),
+        cmocka_unit_test(branches_are_seen),
+        cmocka_unit_test(branches_are_a_tree),
         cmocka_unit_test(random_sessions),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);

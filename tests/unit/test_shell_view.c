@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -34,8 +35,11 @@ static exec_progress sample(double seconds, uint64_t rows) {
     x.memory.live_sequences = 16;
     x.disk_bytes = 40 << 20;
     x.disk_budget_bytes = (uint64_t)8 << 30;
-    x.nprefixes = 1;
-    x.prefixes[0] = (exec_prefix){"synopsis: A young …", 412, 31, 12};
+    x.nbranches = 4;
+    x.branches[0] = (exec_branch){"Is it good?↵synopsis:", 0, 12, 150, 112};
+    x.branches[1] = (exec_branch){"A young …", 1, 412, 31, 31};
+    x.branches[2] = (exec_branch){"Four sisters who …", 1, 385, 29, 17};
+    x.branches[3] = (exec_branch){"The", 2, 1, 11, 3};
     x.noperators = 2;
     x.operator_rows[0] = (exec_operator){.name = "filter", .rows_in = rows, .rows_out = rows / 3};
     x.operator_rows[1] =
@@ -112,10 +116,10 @@ static void test_full(void **state) {
     EXPECT(picture(&v, 80, 24), "LLM 1 of 1", "SELECT * FROM reviews", "150 of 200", "15.0/s",
            "ETA 3.3 s", "average  84 %", "memory 80 %", "computed 16 %", "saved 126,000",
            "KV memory", "3.0 MB of 1.0 GB", "KV disk", "40 MB of 8.0 GB", "synopsis, review",
-           "order     ████▁███████▁", "31 x  412", "scan reviews", "12,345",
+           "order     ████▁███████▁", "11         3       1  │  ├─ The", "scan reviews", "12,345",
            "positive  東京 is fine", "2,415 tok/s", "q shell", "p pause", "? help", "4 rows");
-    EXPECT(picture(&v, 120, 40), "LLM 1 of 1", "KV disk", "scan reviews", "31 x  412",
-           "back to the shell", "4 rows, answers");
+    EXPECT(picture(&v, 120, 40), "LLM 1 of 1", "KV disk", "scan reviews",
+           "31        31     412  ├─ A young …", "back to the shell", "4 rows, answers");
     EXPECT(picture(&v, 60, 12), "150 of 200", "memory 80 %", "KV disk", "synopsis, review",
            "c cancel, keep");
     EXPECT(picture(&v, 40, 6), "150 of 200", "average  84 %", "q shell", "p pause");
@@ -123,7 +127,7 @@ static void test_full(void **state) {
     v.now.paused = true;
     EXPECT(picture(&v, 40, 6), "p resume");
     v.now.paused = false;
-    EXPECT(picture(&v, 30, 2), "150/200 rows  hit 84 %");
+    EXPECT(picture(&v, 30, 2), "150/200 inputs  hit 84 %");
 }
 
 static void test_panels(void **state) {
@@ -131,48 +135,192 @@ static void test_panels(void **state) {
     view_state v;
     run(&v, false);
     v.now.llm.stored_tokens = 50000;
-    EXPECT(picture(&v, 80, 24), "answers 25 %", "memory 60 %");
+    EXPECT(picture(&v, 80, 24), "known 25 %", "memory 60 %");
     v.panel = PANEL_STRATEGIES;
-    EXPECT(picture(&v, 80, 24), "no cache", "this run", "so far: 150 of 200", "counting what FIFO");
-    v.panel = PANEL_PREFIXES;
-    EXPECT(picture(&v, 80, 24), "synopsis: A young");
+    EXPECT(picture(&v, 80, 24), "no cache", "this run", "so far: 150 of 200", "Counting what FIFO");
+    v.panel = PANEL_TREE;
+    EXPECT(picture(&v, 80, 24), "|- A young ...", "`- ... 90 more");
     v.panel = PANEL_ROWS;
     EXPECT(picture(&v, 80, 24), "operators", "filter", "last answers", "positive");
     v.scroll = 1000; /* past the end: still shows the last answer */
     EXPECT(picture(&v, 80, 24), "positive");
     v.help = true;
     EXPECT(picture(&v, 80, 24), "operators and answers", "up, down: scroll", "or computed",
-           "and the limits", "a prompt was reused", "end of the prefix");
-    EXPECT(picture(&v, 50, 30), "prefixes, operators and answers", "end of the prefix");
+           "and the limits", "a prompt was reused", "of them are answered");
+    EXPECT(picture(&v, 50, 30), "operators and answers", "are answered");
     EXPECT(picture(&v, 40, 8), "back to the shell", "keeps running", "answers are kept");
 }
 
-static void test_replay(void **state) {
+/* A statement with a view and a recording: 60 updates at random, then the end. The recording, read
+ * line by line, gives the same pictures as the run did, in all panels, at each line. */
+static void test_recording(void **state) {
+    (void)state;
+    enum { UPDATES = 60 };
+    view_state live, *pictures = mem_alloc(sizeof *pictures * (UPDATES + 1));
+    char path[] = "/tmp/kvasir-view-XXXXXX";
+    err e = {0};
+    int fd = mkstemp(path), n = 0;
+    assert_true(fd >= 0);
+    close(fd);
+    view_recorder *r = view_record_open(path, &e);
+    assert_non_null(r);
+    view_start(&live, STR("SELECT \"quoted\"\n\tFROM 東京"), true);
+    view_add_baseline(&live, &(exec_baseline){"no cache", 40000, 40000});
+    uint64_t random = 5;
+    for (double seconds = 0; n <= UPDATES; n++) {
+        random = hash_mix(random, 1);
+        seconds += (double)(random >> 40 & 1023) / 3e3;
+        exec_progress x = sample(seconds, (uint64_t)n * 3);
+        x.nshared = BASE_MIN(n, EXEC_SHARED);
+        x.nbranches = n % 5;
+        x.noperators = n % 3;
+        x.paused = n % 7 == 0;
+        x.branches[1].done = n % 32;
+        x.prefill_tok_s = 5000.0 / 3;
+        snprintf(x.last_input, sizeof x.last_input, "tab\t and \x1b %d", n / 2);
+        if (n < UPDATES)
+            view_update(&live, &x);
+        else
+            view_finish(&live, &x, "done");
+        view_record(r, &live);
+        pictures[n] = live;
+    }
+    assert_int_equal(view_record_close(r, &e), 0);
+    FILE *in = fopen(path, "r");
+    view_state replayed;
+    char *line = NULL;
+    size_t cap = 0;
+    view_start(&replayed, STR(""), true);
+    for (n = 0; getline(&line, &cap, in) > 0; n++) {
+        double wait_s;
+        assert_int_equal(view_replay_line(line, &replayed, &wait_s, &e), 0);
+        assert_true(n <= UPDATES && wait_s >= 0);
+        for (int panel = 0; panel < PANELS; panel++) {
+            pictures[n].panel = replayed.panel = (view_panel)panel;
+            char *then = mem_strdup(picture(&pictures[n], 100, 40));
+            assert_string_equal(picture(&replayed, 100, 40), then);
+            free(then);
+        }
+    }
+    assert_int_equal(n, UPDATES + 1);
+    free(line);
+    fclose(in);
+    unlink(path);
+    free(pictures);
+}
+
+static void test_damaged_recording(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *error;
+    } cases[] = {
+        {"{\"seconds\":1", "each line of a recorded run must be a JSON object"},
+        {"[1]", "each line of a recorded run must be a JSON object"},
+        {"{\"seconds\":1}{}", "each line of a recorded run must be a JSON object"},
+        {"{\"phase\":\"\xff\"}", "each line of a recorded run must be a JSON object"},
+        {"{\"rows\":1}", "unknown member \"rows\""},
+        {"{\"seconds\":-1}", "\"seconds\" must be a number from 0 to 1000000000000000"},
+        {"{\"seconds\":null}", "\"seconds\" must be a number from 0 to 1000000000000000"},
+        {"{\"inputs\":1e300}", "\"inputs\" must be a whole number from 0 to 1000000000000000"},
+        {"{\"operators\":1.5}", "\"operators\" must be a whole number from 0 to 1000000000"},
+        {"{\"shared\":[101]}", "\"shared\" must be a whole number from 0 to 100"},
+        {"{\"shared\":3}", "\"shared\" must be a list of at most 256 items"},
+        {"{\"plan\":[3]}", "\"plan\" must be a list of objects"},
+        {"{\"plan\":[{\"name\":\"scan\",\"depth\":\"x\"}]}",
+         "\"depth\" must be a whole number from 0 to 1000000000"},
+        {"{\"strategies\":[{},{},{},{},{}]}", "\"strategies\" must be a list of at most 4 items"},
+        {"{\"finished\":1}", "\"finished\" must be true or false"},
+        {"{\"phase\":7}", "\"phase\" must be a text"},
+    };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        view_state v;
+        double wait_s;
+        err e = {0};
+        view_start(&v, STR(""), true);
+        assert_int_equal(view_replay_line(cases[i].line, &v, &wait_s, &e), ERR_CORRUPT);
+        assert_string_equal(e.message, cases[i].error);
+    }
+}
+
+/* Extreme values, and a control character. */
+static void test_wild_recording(void **state) {
     (void)state;
     view_state v;
-    err e = {0};
     double wait_s;
+    err e = {0};
     view_start(&v, STR(""), true);
-    assert_true(view_replay_line(
-        "{\"seconds\":2,\"rows_total\":10,\"rows_done\":5,\"statement\":\"SELECT 1\","
-        "\"baselines\":{\"no cache\":1000,\"FIFO\":600},\"computed_tokens\":200,"
-        "\"prefixes\":[{\"text\":\"p\",\"tokens\":3,\"fanout\":4,\"done\":1}]}",
-        &v, &wait_s, &e));
-    assert_true(wait_s == 2);
-    assert_int_equal(v.now.rows_done, 5);
-    assert_int_equal(v.now.nprefixes, 1);
-    v.panel = PANEL_STRATEGIES;
-    assert_non_null(strstr(picture(&v, 80, 24), "FIFO"));
-    assert_false(view_replay_line("[1]", &v, &wait_s, &e));
-    /* numbers out of range, and a control character */
-    assert_true(view_replay_line("{\"seconds\":1e308,\"rows_done\":1e30,\"rows_total\":-1,"
-                                 "\"baselines\":{\"FIFO\":-1},\"phase\":\"a\\u001bz\","
-                                 "\"rows\":[{\"name\":\"scan\",\"depth\":2147483647}]}",
-                                 &v, &wait_s, &e));
-    assert_true(v.now.rows_done < UINT64_MAX && v.now.rows_total == 0);
+    assert_int_equal(
+        view_replay_line("{\"seconds\":1e15,\"inputs_done\":1e15,\"phase\":\"a\\u001bz\","
+                         "\"plan\":[{\"name\":\"scan\",\"depth\":1000000000}],"
+                         "\"branches\":[{\"depth\":1000000000,\"prompts\":1000000000}]}",
+                         &v, &wait_s, &e),
+        0);
     assert_non_null(strstr(picture(&v, 80, 24), "a␛z"));
     v.panel = PANEL_ROWS;
     assert_non_null(strstr(picture(&v, 80, 24), "scan"));
+    v.panel = PANEL_TREE;
+    assert_non_null(strstr(picture(&v, 80, 24), "1,000,000,000"));
+}
+
+/* Replays a recording up to its line `last`. */
+static void replay(view_state *v, const char *path, int last, bool utf8) {
+    FILE *in = fopen(path, "r");
+    char *line = NULL;
+    size_t cap = 0;
+    double wait_s;
+    err e = {0};
+    assert_non_null(in);
+    view_start(v, STR(""), utf8);
+    for (int n = 0; n < last && getline(&line, &cap, in) > 0; n++)
+        assert_int_equal(view_replay_line(line, v, &wait_s, &e), 0);
+    free(line);
+    fclose(in);
+}
+
+static void add_picture(buf *out, const view_state *v, int w, int h, const char *name) {
+    buf_printf(out, "---- %s, %d x %d\n", name, w, h);
+    str rest = str_from(picture(v, w, h));
+    while (rest.n) {
+        str line = str_split_next(&rest, '\n');
+        while (line.n && line.p[line.n - 1] == ' ')
+            line.n--;
+        buf_append_str(out, line);
+        buf_append_char(out, '\n');
+    }
+}
+
+/* All panels of a recorded run at three sizes, while it runs and after its end, are those of
+ * view_screens.txt, which this test rewrites if KVASIR_UPDATE is set. */
+static void test_screens(void **state) {
+    (void)state;
+    static const char recorded[] = KVASIR_SOURCE_DIR "/tests/fuzz/corpus/view/run.jsonl",
+                      expected[] = KVASIR_SOURCE_DIR "/tests/unit/view_screens.txt";
+    static const char *const names[] = {"1 run", "2 compare", "3 prefixes", "4 rows"};
+    static const int sizes[][2] = {{80, 24}, {120, 40}, {40, 10}};
+    buf out = {0};
+    view_state v;
+    for (size_t i = 0; i < BASE_COUNT(sizes); i++) {
+        replay(&v, recorded, 2, true);
+        for (v.panel = PANEL_RUN; v.panel < PANELS; v.panel++)
+            add_picture(&out, &v, sizes[i][0], sizes[i][1], names[v.panel]);
+    }
+    replay(&v, recorded, 3, false);
+    for (v.panel = PANEL_RUN; v.panel < PANELS; v.panel++)
+        add_picture(&out, &v, 80, 24, names[v.panel]);
+    v.help = true;
+    add_picture(&out, &v, 80, 24, "help");
+    FILE *file = fopen(expected, getenv("KVASIR_UPDATE") ? "w+" : "r");
+    assert_non_null(file);
+    if (getenv("KVASIR_UPDATE"))
+        fwrite(out.p, 1, out.n, file);
+    rewind(file);
+    char *text = mem_zalloc(out.n + 2);
+    size_t n = fread(text, 1, out.n + 1, file);
+    assert_string_equal(out.p, text);
+    assert_int_equal(n, out.n);
+    fclose(file);
+    free(text);
+    buf_free(&out);
 }
 
 /* A long statement is cut between two characters. */
@@ -205,12 +353,12 @@ static void test_baselines_while_running(void **state) {
     v.panel = PANEL_STRATEGIES;
     assert_true(view_wants_baselines(&v));
     x.nbaselines = 2;
-    x.baselines[0] = (exec_baseline){"no cache", 700};
-    x.baselines[1] = (exec_baseline){"grouped", 100};
+    x.baselines[0] = (exec_baseline){"no cache", 700, 700};
+    x.baselines[1] = (exec_baseline){"grouped", 700, 100};
     for (int i = 0; i < 3; i++)
         view_update(&v, &x);
     assert_false(view_wants_baselines(&v));
-    assert_true(v.baselines[0].tokens == 700);
+    assert_true(v.baselines[0].computed_tokens == 700);
     x.operator_number = 2;
     x.nbaselines = 0;
     view_update(&v, &x);
@@ -218,7 +366,7 @@ static void test_baselines_while_running(void **state) {
     x.nbaselines = 2;
     view_update(&v, &x);
     assert_false(view_wants_baselines(&v));
-    assert_true(v.baselines[0].tokens == 1400 && v.baselines[1].tokens == 200);
+    assert_true(v.baselines[0].computed_tokens == 1400 && v.baselines[1].computed_tokens == 200);
     assert_non_null(strstr(picture(&v, 80, 24), "grouped"));
     v.counted_operator = 0; /* as after EXPLAIN (TOKENS), which covers the whole statement */
     assert_false(view_wants_baselines(&v));
@@ -236,7 +384,7 @@ static void test_progress(void **state) {
             assert_true(utf8_width(buf_str(&out)) <= width);
         }
     }
-    assert_non_null(strstr(out.p, "90/200 rows"));
+    assert_non_null(strstr(out.p, "90/200 inputs"));
     assert_non_null(strstr(out.p, "hit 84 %"));
     assert_non_null(strstr(out.p, "ETA"));
     buf_free(&out);
@@ -251,10 +399,10 @@ static void test_progress_before_answers(void **state) {
     } cases[] = {
         {{.phase = "opening the model"}, "opening the model"},
         {{.phase = "reading"}, "reading"},
-        {{.phase = "starting the model", .rows_total = 20}, "0/20 rows, starting the model"},
-        {{.phase = "model", .rows_total = 20}, "0/20 rows"},
-        {{.phase = "model", .rows_total = 20, .rows_done = 3}, "3/20 rows"},
-        {{.phase = ""}, "0 rows"}};
+        {{.phase = "starting the model", .rows_total = 20}, "0/20 inputs, starting the model"},
+        {{.phase = "model", .rows_total = 20}, "0/20 inputs"},
+        {{.phase = "model", .rows_total = 20, .rows_done = 3}, "3/20 inputs"},
+        {{.phase = ""}, "0 inputs"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         progress_line p = {0};
         buf out = {0};
@@ -266,13 +414,18 @@ static void test_progress_before_answers(void **state) {
 
 static void test_summary(void **state) {
     (void)state;
-    exec_summary s = {.seconds = 9.2, .held_seconds = 3, .llm.inputs = 200};
+    exec_summary s = {.seconds = 9.2, .held_seconds = 3};
+    s.llm.inputs = s.llm.distinct_inputs = 200;
     s.llm.prompt_tokens = 196000;
     s.llm.computed_tokens = 31204;
     buf out = {0};
     shell_summary_line(&s, &out);
     assert_string_equal(out.p,
                         "200 rows asked, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
+    buf_clear(&out);
+    s.llm.distinct_inputs = 20;
+    shell_summary_line(&s, &out);
+    assert_non_null(strstr(out.p, "200 rows asked, 20 distinct inputs, 6.2 s"));
     snprintf(s.answers, sizeof s.answers,
              "mood: positive 131, negative 69\nLLM#2: true 200, false 0");
     buf_clear(&out);
@@ -284,10 +437,17 @@ static void test_summary(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_full),
-        cmocka_unit_test(test_panels),         cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_long_statement), cmocka_unit_test(test_baselines_while_running),
-        cmocka_unit_test(test_progress),       cmocka_unit_test(test_progress_before_answers),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_recording),
+        cmocka_unit_test(test_damaged_recording),
+        cmocka_unit_test(test_wild_recording),
+        cmocka_unit_test(test_screens),
+        cmocka_unit_test(test_long_statement),
+        cmocka_unit_test(test_baselines_while_running),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_progress_before_answers),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
