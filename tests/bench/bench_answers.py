@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""How often LLM answers agree with the truth: seven tasks, without examples and with examples in three orders.
+"""How often LLM answers agree with the truth: eight tasks, without examples and with examples in three orders.
 
     bench_answers.py [--kvasir PROGRAM] [--data DIR] [--rows N] [TASK …]
 
 Each line is a task and an order of examples. Figures are accuracy / balanced accuracy (the mean over classes):
 
-    raw      the likeliest answer
-    batch    calibrate => 'batch': p(answer) / prior, the prior a geometric mean over a sample of the inputs
-    mean     the same with the arithmetic mean (Zhou et al., arXiv 2309.17249), computed here over all rows
+    off      the likeliest answer
+    default  default settings: p(answer) / prior, the prior a mean over a sample of the inputs (Zhou et al.,
+             arXiv 2309.17249); a column of stars is an INTEGER and is not calibrated
+    log      the same with the geometric mean, computed here over all rows
     free     priors from the inputs 'N/A', '[MASK]' and '' (Zhao et al., arXiv 2102.09690), computed here
 
 'low' counts orders of examples that fall more than five points below always giving the commonest class. DIR has
 rt.reviews.tsv.gz and rt.movie_info.tsv.gz (default ../shared/data); the tasks that need them are skipped without it.
 """
-import argparse, json, os, random, subprocess, tempfile
+import argparse, json, math, os, random, subprocess, tempfile
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OWN = os.path.join(SOURCE, 'tutorials', 'data')
@@ -38,6 +39,8 @@ def tasks(data):
         'stars': (f"SELECT review AS x, CAST(stars AS TEXT) AS truth, id FROM '{OWN}/reviews.csv'", 'review',
                   list('12345'), 'How many stars does the critic of {review} give, from 1 (bad) to 5 (good)?'),
         'rt': (fresh + 'id % 160 = 3', 'review', MOODS, review),
+        'boolean': (f"SELECT x, CAST(truth = 'positive' AS TEXT) AS truth, id FROM ({fresh} id % 160 = 3) AS rt",
+                    'review', ['true', 'false'], 'Is {review} positive?'),
         'rt80': (fresh + "(fresh = 'rotten' AND id % 90 = 5 OR fresh = 'fresh' AND id % 565 = 7)", 'review', MOODS, review),
         'genre': (f"SELECT synopsis AS x, genre AS truth, id FROM '{data}/rt.movie_info.tsv.gz' WHERE genre IN ('Drama', "
                   f"'Comedy', 'Horror', 'Documentary', 'Action and Adventure') AND length(synopsis) > 50 AND id % 2 = 0",
@@ -67,9 +70,10 @@ class Kvasir:
         return rows
 
 
-def divided(rows, sample):
-    """The rows' probabilities divided by the arithmetic mean of the sample's."""
-    prior = [max(sum(p[k] for p in sample) / len(sample), 1e-9) for k in range(len(sample[0]))]
+def divided(rows, sample, geometric=False):
+    """The rows' probabilities divided by the mean of the sample's."""
+    into, back = (lambda x: math.log(max(x, 1e-9)), math.exp) if geometric else (float, float)
+    prior = [max(back(sum(into(p[k]) for p in sample) / len(sample)), 1e-9) for k in range(len(sample[0]))]
     return [[a / b for a, b in zip(p, prior)] for p in rows]
 
 
@@ -97,16 +101,19 @@ def examine(kvasir, task, limit):
     for name, order in orders.items():
         shown = ', '.join(f"({quoted(d['x'])}, {quoted(d['truth'])})" for d in order)
         given = f', examples => (SELECT * FROM (VALUES {shown}) AS e({field}, answer))' if order else ''
-        call = lambda how: f"LLM({quoted(prompt)}, {field}{given}, calibrate => '{how}') " \
-                           f"RETURNS ENUM({', '.join(map(quoted, labels))})"
-        probs = ', '.join(f'LLM_PROB({call("off")}, {quoted(l)}) AS p{k}' for k, l in enumerate(labels))
+        kind = {'true': 'BOOLEAN', '1': 'INTEGER BETWEEN 1 AND 5'}.get(
+            labels[0], f"ENUM({', '.join(map(quoted, labels))})")
+        value = quoted if kind[:4] == 'ENUM' else str
+        call = lambda how: f'LLM({quoted(prompt)}, {field}{given}{how}) RETURNS {kind}'
+        raw = call(", calibrate => 'off'")
+        probs = ', '.join(f'LLM_PROB({raw}, {value(l)}) AS p{k}' for k, l in enumerate(labels))
         asked = kvasir(f'SELECT i, {probs} FROM v ORDER BY i')
         p = [[r[f'p{k}'] for k in range(len(labels))] for r in asked]
         p, free = p[:len(rows)], p[len(rows):]
         likeliest = lambda p: [labels[x.index(max(x))] for x in p]
-        batch = kvasir(f"SELECT i, {call('fresh')} AS a FROM v WHERE i < {len(rows)} ORDER BY i")
+        default = kvasir(f"SELECT CAST({call('')} AS TEXT) AS a FROM v WHERE i < {len(rows)} ORDER BY i")
         yield name, common, [score(a, truth, labels) for a in (
-            likeliest(p), [r['a'] for r in batch], likeliest(divided(p, p)), likeliest(divided(p, free)))]
+            likeliest(p), [r['a'] for r in default], likeliest(divided(p, p, True)), likeliest(divided(p, free)))]
 
 
 def main():
@@ -116,7 +123,7 @@ def main():
     parser.add_argument('--rows', type=int, default=300)
     parser.add_argument('tasks', nargs='*')
     options = parser.parse_args()
-    names = ('raw', 'batch', 'mean', 'free')
+    names = ('off', 'default', 'log', 'free')
     print(f"{'task':9} {'examples':9} {'common':>6} " + ' '.join(f'{n:>9}' for n in names))
     sums, low = {'none': [], 'some': []}, [0] * len(names)
     with tempfile.TemporaryDirectory() as folder:
