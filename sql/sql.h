@@ -59,7 +59,7 @@ typedef enum setting_type {
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call: the statement fails, or the answer is NULL")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \
-    X(llm_calibrate, WORD, "off", "off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs: recorded ones, or fresh")  \
+    X(llm_calibrate, WORD, "auto", "auto|off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs, recorded or fresh; auto: batch for at most 8 answers")  \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to estimate an LLM filter's selectivity")                              \
     X(llm_chunk, INTEGER, "128", "rows", "rows after which LLM filters may first be reordered (0: never)")       \
     X(temperature, REAL, "0", "", "sampling temperature of TEXT answers (0: greedy)")                                                 \
@@ -106,7 +106,7 @@ enum { PSM_SETTING_OFF, PSM_SETTING_FIXED, PSM_SETTING_GROUPED, PSM_SETTING_AUTO
 enum { SCHEDULE_TREE, SCHEDULE_FIFO, SCHEDULES };
 enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE, KEEPS };
 enum { EVICT_COST, EVICT_LRU, EVICT_FIFO, EVICTS };
-enum { CALIBRATE_OFF, CALIBRATE_BATCH, CALIBRATE_FRESH, CALIBRATES };
+enum { CALIBRATE_AUTO, CALIBRATE_OFF, CALIBRATE_BATCH, CALIBRATE_FRESH, CALIBRATES };
 enum { DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPES };
 enum {
     PRECISION_AUTO,
@@ -262,7 +262,7 @@ const function_info *sql_functions(size_t *count);
 #define SQL_LLM_OPTIONS(X)                                                                                                 \
     X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
     X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
-    X("calibrate", "'batch'", "decide by each answer's probability divided by its prior: off, batch or fresh")              \
+    X("calibrate", "'off'", "decide by each answer's probability divided by its prior: auto, off, batch or fresh")              \
     X("max_tokens", "n", "the longest TEXT answer, in tokens")                                                             \
     X("stop", "'text'", "a text that ends a TEXT answer and is not part of it; may be given several times")                \
     X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")
@@ -360,7 +360,7 @@ typedef struct rel rel;
 
 /* A distinct LLM() call of the statement. Calls that are equal in prompt, fields, model, options
  * and type share one llm_call. INTEGER BETWEEN a AND b is RETURNS_INTEGER with the allowed numbers
- * as literals. BOOLEAN has the literals yes and no. */
+ * as literals. BOOLEAN has the literals true and false. */
 typedef struct llm_call {
     int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
     value prompt;    /* TEXT as written; if NULL, the call's result is NULL */
@@ -387,11 +387,22 @@ typedef struct llm_call {
     int pos, len;         /* span of the first occurrence; pos -1: it is in a view */
 } llm_call;
 
+/* Returns the literal, "true" or "false", that stands for a BOOLEAN in prompts and answers. */
+static inline str llm_boolean_literal(bool x) {
+    return x ? STR("true") : STR("false");
+}
+
 value_type llm_call_type(const llm_call *call); /* type of the result column */
 const char *llm_returns_name(llm_returns r);    /* "TEXT", "ENUM", … */
 
-/* Whether the call's answers are decided by their probabilities divided by priors: SET
- * llm_calibrate or its option says so, and it has a list of answers. */
+/* LLM_PRIOR_INPUTS: maximum number of a call's inputs from which its priors are computed.
+ * LLM_AUTO_INPUTS: 'auto' computes no priors from fewer. LLM_AUTO_LITERALS: 'auto' calibrates no
+ * call with more allowed answers. */
+enum { LLM_PRIOR_INPUTS = 64, LLM_AUTO_INPUTS = 32, LLM_AUTO_LITERALS = 8 };
+
+/* Whether the call's answers may be decided by their probabilities divided by priors: it has a list
+ * of answers, and SET llm_calibrate or its option says so. 'auto' leaves out INTEGER BETWEEN, where
+ * calibration made no difference, and long lists, for which a sample says too little. */
 bool llm_call_is_calibrated(const llm_call *call);
 
 /* A column with a probability, for LLM_PROB() and LLM_MEAN(). `literal` is the index of the literal
@@ -717,6 +728,8 @@ rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right);
 /* Sets the node's columns from its kind, inputs and members. Does nothing for kinds whose columns
  * have ids of their own. */
 void rel_set_columns(arena *a, rel *r);
+/* Whether a call of this REL_LLM is calibrated. */
+bool rel_is_calibrated(const rel *llm);
 const rel_column *rel_column_of(const rel *r, int id); /* NULL: no such column */
 rel *rel_project(arena *a, rel *left, int ncols);      /* the caller sets cols and project.exprs */
 rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);

@@ -3,10 +3,11 @@
  * model prefers whatever the input is does not win by that alone (batch calibration; Zhou et al.,
  * arXiv 2309.17249).
  *
- *   prior(answer) = geometric mean of p(answer) over a sample of the call's distinct inputs
+ *   prior(answer) = mean of p(answer) over a sample of the call's distinct inputs
  *
- * The geometric mean was better than the arithmetic mean and than content-free inputs (Zhao et al.,
- * arXiv 2102.09690) on seven tasks: tests/bench/README.md.
+ * The geometric mean was as good on eight tasks (tests/bench/README.md), but not if a model is sure
+ * of its answers and one of them is rare: the threshold is then in the middle of the others'
+ * probabilities. Content-free inputs (Zhao et al., arXiv 2102.09690) were worse.
  *
  * Invariant: priors are a function of statement, data, settings and the record alone, like field
  * orders (llm_order.c). The sample is chosen by hashes of the inputs' texts among all inputs of the
@@ -19,7 +20,7 @@
 
 #include "op_llm_int.h"
 
-enum { PRIOR_SAMPLE = 64, PRIORS_SHOWN = 8 };
+enum { PRIORS_SHOWN = 8 };
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
@@ -146,11 +147,11 @@ static int by_hash(const void *a, const void *b) {
     return x->input < y->input ? -1 : x->input > y->input;
 }
 
-/* Returns up to PRIOR_SAMPLE distinct inputs, by the smallest hashes of their texts, and sets
+/* Returns up to LLM_PRIOR_INPUTS distinct inputs, by the smallest hashes of their texts, and sets
  * *count to their number. */
 static uint32_t *choose_sample(const llm_inputs *in, arena *mem, size_t *count) {
     hashed_input *all = arena_alloc(mem, sizeof *all * (size_t)BASE_MAX(in->count, 1u));
-    uint32_t *out = ARENA_ARRAY(mem, uint32_t, PRIOR_SAMPLE);
+    uint32_t *out = ARENA_ARRAY(mem, uint32_t, LLM_PRIOR_INPUTS);
     *count = 0;
     for (uint32_t i = 0; i < in->count; i++) {
         uint64_t h = 1;
@@ -161,7 +162,7 @@ static uint32_t *choose_sample(const llm_inputs *in, arena *mem, size_t *count) 
         all[i] = (hashed_input){h, i};
     }
     qsort(all, in->count, sizeof *all, by_hash);
-    for (uint32_t i = 0; i < in->count && *count < PRIOR_SAMPLE; i++)
+    for (uint32_t i = 0; i < in->count && *count < LLM_PRIOR_INPUTS; i++)
         if (i == 0 || all[i].hash != all[i - 1].hash) /* without dedup, inputs may be equal */
             out[(*count)++] = all[i].input;
     return out;
@@ -197,10 +198,10 @@ static int64_t *rows_of_inputs(const llm_inputs *in, const uint32_t *inputs, siz
     return rows;
 }
 
-/* Returns the geometric mean of the probabilities of the sampled inputs' answers. */
+/* Returns the mean of the probabilities of the sampled inputs' answers. */
 static call_priors priors_of_sample(op *o, const site_run *site, const uint32_t *inputs,
                                     size_t count) {
-    static const double floor = 1e-9; /* of a probability, so that its logarithm is finite */
+    static const double floor = 1e-9; /* of a prior, so that quotients are finite */
     int n = site->plan->call->nliterals;
     double *out = ARENA_ARRAY(o->ctx->llm->mem, double, n + 1);
     size_t answers = 0;
@@ -210,10 +211,10 @@ static call_priors priors_of_sample(op *o, const site_run *site, const uint32_t 
             continue;
         answers++;
         for (int i = 0; i < n; i++)
-            out[i] += log(BASE_MAX(a->probs[i], floor));
+            out[i] += a->probs[i];
     }
     for (int i = 0; i < n; i++)
-        out[i] = exp(out[i] / (double)BASE_MAX(answers, (size_t)1));
+        out[i] = BASE_MAX(out[i] / (double)BASE_MAX(answers, (size_t)1), floor);
     return (call_priors){answers > 0 ? out : NULL, answers, false};
 }
 
@@ -225,11 +226,12 @@ static int calibrate(op *o, site_run *site, err *e) {
     int64_t nrows;
     int status = 0;
     bool fresh = call->calibrate == CALIBRATE_FRESH;
+    size_t least = call->calibrate == CALIBRATE_AUTO ? LLM_AUTO_INPUTS : 1;
     const uint32_t *inputs = choose_sample(site->in, mem, &count);
     call_priors priors = {0};
     if (!fresh)
         priors = recall(o, site, count);
-    if (priors.of == NULL && count > 0) {
+    if (priors.of == NULL && count >= least) {
         const llm_driver *usual = s->sender.driver;
         llm_driver driver = *usual;
         driver.select = select_uncalibrated;

@@ -24,7 +24,8 @@
 #include "rows/row_sort_int.h"
 #include "rows/rowset_int.h"
 
-/* FIRST_BATCH: minimum rows of a limit batch; the first top-n round has about as many or more.
+/* FIRST_BATCH: minimum rows of a limit batch, except the first one of a pipeline without filters;
+ * the first top-n round has about as many or more.
  * BATCH_GROWTH: a limit batch has at most this many times the rows of the batch before it. */
 enum { FIRST_BATCH = 16, BATCH_GROWTH = 8 };
 
@@ -303,6 +304,13 @@ static double planned_share(const op *o) {
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
+static bool has_filters(const llm_state *s) {
+    for (int i = 0; i < s->nstages; i++)
+        if (s->stages[i].plan->nfilters > 0)
+            return true;
+    return false;
+}
+
 /* Returns the size of the next batch: the number of rows that the LIMIT still needs, divided by the
  * share of rows that pass. At first the share is the plan's estimate, later (passed + 1) /
  * (asked + 2) (Laplace's rule of succession), so that few passing rows at the start do not make the
@@ -310,6 +318,7 @@ static double planned_share(const op *o) {
 static int64_t batch_rows(op *o) {
     llm_state *s = o->state;
     int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);
+    int64_t least = s->demand.asked_rows > 0 || has_filters(s) ? FIRST_BATCH : 1;
     double share = planned_share(o);
     if (s->demand.asked_rows == 0)
         s->demand.passed_before = passed; /* from other inputs of a union */
@@ -317,7 +326,7 @@ static int64_t batch_rows(op *o) {
         share = (double)(passed - s->demand.passed_before + 1) / (double)(s->demand.asked_rows + 2);
     double rows = ceil((double)wanted / share);
     double most = s->demand.batch > 0 ? (double)BATCH_GROWTH * (double)s->demand.batch : rows;
-    return (int64_t)BASE_MAX(BASE_MIN(rows, most), FIRST_BATCH);
+    return (int64_t)BASE_MAX(BASE_MIN(rows, most), (double)least);
 }
 
 int llm_run_limit_batch(op *o, err *e) {

@@ -223,7 +223,7 @@ static void note_lopsided(op *o, const llm_call *call, const answer_tally *t, ar
     if (t->high[next] - t->low[next] >= SPREAD)
         more = arena_printf(mem, ", although the probability of %s ranges from %.2f to %.2f%s",
                             literal_shown(call, next, true, mem), t->low[next], t->high[next],
-                            call->calibrate == CALIBRATE_OFF
+                            o->ctx->llm->priors[call->number - 1].of == NULL
                                 ? ": calibrate => 'batch' would compare the rows by it"
                                 : "");
     exec_notice(o->ctx, "LLM#%d: %s answers are %s%s", call->number, which,

@@ -203,8 +203,8 @@ static bool answer_fits(const llm_call *call, str answer) {
     return call->returns == RETURNS_INTEGER ? parse_integer(answer, &i) : parse_real(answer, &d);
 }
 
-/* Makes the answer of an example as the model would write it: yes or no if the call returns
- * BOOLEAN. */
+/* Makes the answer of an example as the model would write it: true or false if the call returns
+ * BOOLEAN and the answer is one of the texts that a BOOLEAN is read from. */
 static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
                           err *e) {
     value text;
@@ -212,8 +212,9 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
         return err_set_at(e, ERR_TYPE, call->pos, call->len,
                           "example %lld of LLM#%d: its column \"answer\" is NULL",
                           (long long)row + 1, call->number);
-    if (v.type == TYPE_BOOLEAN && call->returns == RETURNS_BOOLEAN) {
-        *out = v.i ? STR("yes") : STR("no");
+    bool on;
+    if (call->returns == RETURNS_BOOLEAN && parse_boolean(v, &on)) {
+        *out = llm_boolean_literal(on);
     } else {
         int status = value_cast(mem, v, TYPE_TEXT, &text, e);
         if (status)

@@ -14,7 +14,7 @@
 
 static const double BYTES_PER_TOKEN = 4.2;
 static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500; /* tokens per second */
-static const double FIRST_BATCH = 16; /* minimum rows of the first batch under a LIMIT */
+static const double FIRST_BATCH = 16; /* minimum rows that filters are given under a LIMIT */
 
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
 
@@ -294,13 +294,24 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
 
 /* ---- the whole plan -------------------------------------------------------------------------- */
 
+static bool has_calibrated_call(const plan_stage *t) {
+    for (int i = 0; i < t->nsites; i++)
+        if (llm_call_is_calibrated(t->sites[i].call))
+            return true;
+    return false;
+}
+
 /* Scales the estimate of a stage of which only `wanted` passing rows are needed. Returns the number
  * of rows that the stage is asked about. */
-static double estimate_early_termination(plan_estimate *e, double wanted) {
-    double asked = BASE_MAX(FIRST_BATCH, wanted / BASE_MAX(e->selectivity, 1e-6));
+static double estimate_early_termination(plan_stage *t, double wanted) {
+    plan_estimate *e = &t->estimate;
+    double asked = wanted / BASE_MAX(e->selectivity, 1e-6);
+    asked = t->nfilters > 0 ? BASE_MAX(FIRST_BATCH, asked) : asked;
     if (asked >= e->rows)
         return e->rows;
     double share = asked / e->rows;
+    if (has_calibrated_call(t)) /* the inputs from which priors are computed are asked as well */
+        share = BASE_MIN(1, BASE_MAX(share, LLM_PRIOR_INPUTS / BASE_MAX(e->distinct_inputs, 1)));
     e->distinct_inputs *= share;
     e->prompt_tokens *= share;
     e->computed_tokens *= share;
@@ -326,7 +337,7 @@ static void finish_pipeline(plan *p, plan_node *n) {
         if (t->nfilters > 0 && e->rows > 0)
             e->selectivity = BASE_MIN(1, t->filter_estimates[t->nfilters - 1].rows / e->rows);
         if (used >= 0)
-            used = estimate_early_termination(e, used);
+            used = estimate_early_termination(t, used);
         p->total.distinct_inputs += e->distinct_inputs;
         p->total.prompt_tokens += e->prompt_tokens;
         p->total.computed_tokens += e->computed_tokens;

@@ -232,7 +232,7 @@ static double answer_selectivity(estimator *s, const llm_call *call, value v) {
     err ignored = {0};
     double learned = -1;
     if (v.type == TYPE_BOOLEAN)
-        text = value_text(v.i ? STR("yes") : STR("no"));
+        text = value_text(llm_boolean_literal(v.i != 0));
     else if (value_cast(s->mem, v, TYPE_TEXT, &text, &ignored) != 0)
         return 0;
     if (s->env->selectivity && text.type == TYPE_TEXT)

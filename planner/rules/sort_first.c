@@ -6,7 +6,8 @@
  *
  * A filter keeps its input's order and sorting is stable, so the rows and their order are the same.
  * But the model is asked in limit batches until the LIMIT is reached, not about all rows. min() and
- * max() are treated likewise: their result is the first value of the sorted rows.
+ * max() are treated likewise: their result is the first value of the sorted rows. Calibrated calls
+ * are treated so without a filter, too, because llm_late.c leaves them below the sort.
  * Invariant: a sort stays in its place if its keys read answers or their evaluation may fail.
  * Volatile values are computed once, below the filters.
  */
@@ -122,12 +123,14 @@ static rel *input_of_calls(rel *x) {
     return input;
 }
 
-/* Whether a filter between x and `base` reads answers. */
-static bool filters_answers(rule_ctx *r, const rel *x, const rel *base) {
+/* Whether sorting first saves calls: between x and `base`, a filter reads answers or a call is
+ * calibrated. */
+static bool saves_calls(rule_ctx *r, const rel *x, const rel *base) {
     id_set known = id_set_new(r->mem);
     id_set_add_columns(&known, base);
     for (; x != base; x = x->left)
-        if (x->kind == REL_FILTER && !expr_only_in(x->filter.predicate, &known))
+        if (x->kind == REL_FILTER ? !expr_only_in(x->filter.predicate, &known)
+                                  : rel_is_calibrated(x))
             return true;
     return false;
 }
@@ -151,7 +154,7 @@ static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
             return NULL;
         id_set_add(&ids, keys->drawn[i].id);
     }
-    if (!keys_may_come_first(keys, &ids) || !filters_answers(r, x, base))
+    if (!keys_may_come_first(keys, &ids) || !saves_calls(r, x, base))
         return NULL;
     return chain_over(r, x, base, sorted(r, with_drawn(r, base, keys), keys));
 }

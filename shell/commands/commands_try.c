@@ -10,9 +10,8 @@
  *   FROM reviews QUALIFY mood IS NOT NULL AND row_number() OVER (ORDER BY mood IS NULL, hash(*)) <= 200
  *
  * so that its tokens and seconds are those of this form alone. The sample is the same for all forms
- * and at every run. (QUALIFY, since calls that are calibrated are asked about all rows below ORDER
- * BY and LIMIT, which determine the priors.) Forms share what the cache has: KV of equal beginnings,
- * and answers to equal prompts, so that the calibrated form of a call asks nothing.
+ * and at every run. Forms share what the cache has: KV of equal beginnings, and answers to equal
+ * prompts, so that the calibrated form of a call asks nothing.
  *
  * Invariant: neither tables nor settings are changed. What is wrong with the SELECT is found by
  * preparing it as written, before any model is asked.

@@ -374,7 +374,7 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
 }
 
 static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
-    static const char *const words[] = {"off", "batch", "fresh"};
+    static const char *const words[] = {"auto", "off", "batch", "fresh"};
     BASE_COVERS(words, CALIBRATES);
     value v;
     int status = option_constant(b, o, TYPE_TEXT, &v);
@@ -384,7 +384,7 @@ static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
     for (call->calibrate = 0; call->calibrate < CALIBRATES; call->calibrate++)
         if (str_equal_nocase(v.s, str_from(words[call->calibrate])))
             return 0;
-    fail_node(b, o->value, "calibrate must be off, batch or fresh");
+    fail_node(b, o->value, "calibrate must be auto, off, batch or fresh");
     err_hint(b->e, "calibrate => 'batch'");
     return ERR_BIND;
 }

@@ -134,8 +134,8 @@ static void returns_boolean(binder *b, llm_call *call) {
     call->returns = RETURNS_BOOLEAN;
     call->nliterals = 2;
     call->literals = ARENA_ARRAY(b->mem, str, 2);
-    call->literals[0] = STR("yes");
-    call->literals[1] = STR("no");
+    call->literals[0] = llm_boolean_literal(true);
+    call->literals[1] = llm_boolean_literal(false);
 }
 
 /* True for the names of date types. In a table they mean TEXT; RETURNS refuses them, because
@@ -395,7 +395,7 @@ int llm_label_read(binder *b, const call_info *info, const expr *label, prob_rea
     value v = label->kind == EXPR_LITERAL ? label->literal : value_null();
     *out = (prob_read){.label = v.s};
     if (v.type == TYPE_BOOLEAN)
-        out->label = v.i ? STR("yes") : STR("no");
+        out->label = llm_boolean_literal(v.i != 0);
     else if (v.type == TYPE_INTEGER)
         out->label = str_from(arena_printf(b->mem, "%lld", (long long)v.i));
     else if (v.type != TYPE_TEXT)

@@ -40,7 +40,17 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
 }
 
 bool llm_call_is_calibrated(const llm_call *call) {
+    if (call->calibrate == CALIBRATE_AUTO)
+        return call->returns != RETURNS_INTEGER && call->nliterals > 0 &&
+               call->nliterals <= LLM_AUTO_LITERALS;
     return call->calibrate != CALIBRATE_OFF && call->nliterals > 0;
+}
+
+bool rel_is_calibrated(const rel *llm) {
+    for (int i = 0; i < llm->llm.nsites; i++)
+        if (llm_call_is_calibrated(llm->llm.sites[i].call))
+            return true;
+    return false;
 }
 
 int llm_site_prob(const llm_site *site, int id) {

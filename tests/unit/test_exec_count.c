@@ -271,7 +271,10 @@ static int check(db *d, int number, str sql, const char *more) {
         figures counted, measured;
         if (strcmp(strategies[i].name, "grouped") == 0 && strstr(sql.p, "examples"))
             continue; /* calls with examples have one order alone: "fixed" tells it */
-        run_lines(d, str_from("RESET ALL\nSET model = 'hashing'\nSET cache = off\n"));
+        run_lines(
+            d,
+            str_from(
+                "RESET ALL\nSET model = 'hashing'\nSET cache = off\nSET llm_calibrate = 'off'\n"));
         run_lines(d, str_from(strategies[i].settings));
         run_lines(d, str_from(more));
         figures_of(d, "(TOKENS)", sql, strategies[i].name, &counted);

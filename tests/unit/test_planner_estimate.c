@@ -90,6 +90,12 @@ static bool known_order(void *ctx, const llm_call *call, uint8_t *order) {
     return recorded != NULL;
 }
 
+static void set(const char *name, const char *text) {
+    err e = {0};
+    if (settings_set(&f.settings, str_from(name), value_text(str_from(text)), &e))
+        fail_msg("%s", e.message);
+}
+
 static int set_up(void **state) {
     (void)state;
     fixture_init(&f);
@@ -101,6 +107,7 @@ static int set_up(void **state) {
                      .selectivity = known_share,
                      .output_tokens = known_tokens,
                      .field_order = known_order};
+    set("llm_calibrate", "off");
     return 0;
 }
 
@@ -109,12 +116,6 @@ static int tear_down(void **state) {
     arena_free(mem);
     fixture_free(&f);
     return 0;
-}
-
-static void set(const char *name, const char *text) {
-    err e = {0};
-    if (settings_set(&f.settings, str_from(name), value_text(str_from(text)), &e))
-        fail_msg("%s", e.message);
 }
 
 static sql_stmt *bound(const char *text) {
