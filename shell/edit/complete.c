@@ -573,7 +573,9 @@ static void find_in_command(finder *f, str text, size_t cursor) {
     const command *c = command_find((str){text.p, name});
     if (c == NULL)
         return;
-    if (c->arg == ARG_SELECT) { /* to the lexer its options, --rows 50, begin a comment */
+    bool options = c->arg == ARG_SELECT ||
+                   (name + 3 <= text.n && memcmp(text.p + name, " --", strlen(" --")) == 0);
+    if (options) { /* to the lexer, options such as --rows 50 begin a comment */
         str select = command_select((str){text.p + name, text.n - name});
         if (select.n == 0 || cursor < (size_t)(select.p - text.p))
             return;
