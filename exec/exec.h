@@ -39,9 +39,9 @@ stmt *db_submit(db *d, str text);
 /* db_submit in two steps, so that the statement can be estimated before stmt_run starts it. */
 stmt *db_prepare(db *d, str text);
 void stmt_run(stmt *s);
-/* Between these two: changes a setting for this statement alone, as SET would. Such a statement is
- * a trial: it uses what is on record and records nothing, neither itself in the history nor the
- * field orders, priors and selectivities of its calls. Errors are those of SET. */
+/* After db_prepare and before stmt_run: changes a setting for this statement alone, as SET would.
+ * Such a statement is a trial: it uses what is on record and records nothing, neither itself in the
+ * history nor the field orders, priors and selectivities of its calls. Errors are those of SET. */
 int stmt_override(stmt *s, const char *setting, const char *text, err *e);
 
 typedef enum stmt_status {
@@ -113,7 +113,7 @@ typedef struct exec_operator {
 /* The tokens that a strategy would send and compute for the same inputs. */
 typedef struct exec_baseline {
     char name[24];
-    uint64_t prompt_tokens; /* tokens of all prompts; the others are reused */
+    uint64_t prompt_tokens; /* tokens of all prompts; those not computed were reused */
     uint64_t computed_tokens;
 } exec_baseline;
 

@@ -324,8 +324,8 @@ typedef struct llm_branch {
     int nfirst, nbefore;
 } llm_branch;
 enum { LLM_BRANCH_TOKENS = 100, LLM_BRANCH_BEFORE = 8 };
-/* Fills `out` with up to `capacity` branches in depth-first order: those that save most tokens, the
- * branches below them included, without very small ones. Returns their number. */
+/* Fills out[capacity], depth first, with the branches that save most tokens (what the branches below
+ * them save counts as well), without very small ones. Returns their number. */
 int llm_session_branches(llm_session *session, llm_branch *out, int capacity);
 
 #endif

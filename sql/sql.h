@@ -59,7 +59,7 @@ typedef enum setting_type {
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call: the statement fails, or the answer is NULL")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \
-    X(llm_calibrate, WORD, "auto", "auto|off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs, recorded or fresh; auto: batch for at most 8 answers")  \
+    X(llm_calibrate, WORD, "auto", "auto|off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs, recorded or fresh; auto: batch for BOOLEAN and ENUM of at most 8 answers, from 32 inputs on")  \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to estimate an LLM filter's selectivity")                              \
     X(llm_chunk, INTEGER, "128", "rows", "rows after which LLM filters may first be reordered (0: never)")       \
     X(temperature, REAL, "0", "", "sampling temperature of TEXT answers (0: greedy)")                                                 \
@@ -181,14 +181,14 @@ const setting_info *settings_table(size_t *count);
     X(RPAD, "rpad", 2, 3, "tit", TEXT, 0, "rpad(text, n [, fill])", "padded at the right, or truncated, to n characters")          \
     X(REVERSE, "reverse", 1, 1, "t", TEXT, 0, "reverse(text)", "the characters in reverse order")               \
     X(SPLIT_PART, "split_part", 3, 3, "tti", TEXT, 0, "split_part(text, separator, n)", "the n-th part between separators, or ''; if n < 0, counted from the end") \
-    X(LEVENSHTEIN, "levenshtein", 2, 2, "t", INTEGER, 0, "levenshtein(a, b)", "least number of characters to insert, delete or replace to make b of a") \
+    X(LEVENSHTEIN, "levenshtein", 2, 2, "t", INTEGER, 0, "levenshtein(a, b)", "edit distance: characters to insert, delete or replace to turn a into b") \
     X(REGEXP_MATCHES, "regexp_matches", 2, 2, "t", BOOLEAN, 0, "regexp_matches(text, pattern)", "whether the regular expression matches anywhere in the text; also text REGEXP pattern") \
     X(REGEXP_EXTRACT, "regexp_extract", 2, 3, "tti", TEXT, 0, "regexp_extract(text, pattern [, group])", "what the regular expression, or its n-th group, matches first, or ''") \
     X(REPEAT, "repeat", 2, 2, "ti", TEXT, 0, "repeat(text, n)", "the text repeated n times")                                       \
     X(HEX, "hex", 1, 1, "a", TEXT, 0, "hex(x)", "the bytes of x in hexadecimal")                                            \
     X(CHAR_, "char", 1, -1, "i", TEXT, 0, "char(n, …)", "the text of these code points")                                  \
     X(UNICODE, "unicode", 1, 1, "t", INTEGER, 0, "unicode(text)", "code point of the first character")                    \
-    X(HASH, "hash", 1, -1, "a", INTEGER, 0, "hash(x, …), hash(*)", "a number made of the values, to draw the same sample each time: ORDER BY hash(*) LIMIT 100") \
+    X(HASH, "hash", 1, -1, "a", INTEGER, 0, "hash(x, …), hash(*)", "a hash of the values; draws the same sample each time: ORDER BY hash(*) LIMIT 100") \
     X(TYPEOF, "typeof", 1, 1, "a", TEXT, 0, "typeof(x)", "the name of the value's type")                                  \
     X(COALESCE, "coalesce", 1, -1, "=", COMMON, 0, "coalesce(a, b, …)", "the first argument that is not NULL")                     \
     X(IFNULL, "ifnull", 2, 2, "=", COMMON, 0, "ifnull(a, b)", "a, or b if a is NULL")                                     \
@@ -262,7 +262,7 @@ const function_info *sql_functions(size_t *count);
 #define SQL_LLM_OPTIONS(X)                                                                                                 \
     X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
     X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
-    X("calibrate", "'off'", "decide by each answer's probability divided by its prior: auto, off, batch or fresh")              \
+    X("calibrate", "'auto'", "decide by each answer's probability divided by its prior: auto, off, batch or fresh")              \
     X("max_tokens", "n", "the longest TEXT answer, in tokens")                                                             \
     X("stop", "'text'", "a text that ends a TEXT answer and is not part of it; may be given several times")                \
     X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")

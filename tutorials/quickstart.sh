@@ -1,7 +1,7 @@
 #!/bin/sh
 # From a bare Debian 12 machine to an LLM query that runs faster because of the order in which it was sent.
 #
-#   sh tutorials/quickstart.sh              packages, build, model, then the same query in four orders
+#   sh tutorials/quickstart.sh              packages, build, model, then the same query under four strategies
 #   sh tutorials/quickstart.sh --setup [PACKAGE …]
 #                                           packages (and these), build and model alone (tests/run.sh starts with this)
 #

@@ -33,7 +33,8 @@ struct db {
 
 /* Stores a fact that a statement learned (a field order, a column's answers, …) under `key`, in a
  * write transaction of its own. Does nothing in a trial, in a read-only database, inside a
- * transaction, or while another process writes. Other failures, such as a full disk, become a notice. */
+ * transaction, or while another process writes. Other failures, such as a full disk, become a
+ * notice. */
 void fact_put(exec_ctx *ctx, str key, str bytes);
 /* Reads the fact stored under `key`, copied into `a`. Sets *found to false if there is none. */
 int fact_get(db *d, str key, arena *a, str *out, bool *found, err *e);

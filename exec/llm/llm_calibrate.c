@@ -1,13 +1,13 @@
 /*
- * llm_calibrate.c - decides typed answers by p(answer) / prior(answer), so that an answer that the
- * model prefers whatever the input is does not win by that alone (batch calibration; Zhou et al.,
- * arXiv 2309.17249).
+ * llm_calibrate.c - finds the priors by which typed answers are decided (llm_decide.c), so that an
+ * answer that the model prefers whatever the input is does not win by that alone (batch calibration;
+ * Zhou et al., arXiv 2309.17249).
  *
  *   prior(answer) = mean of p(answer) over a sample of the call's distinct inputs
  *
- * The geometric mean was as good on eight tasks (tests/bench/README.md), but not if a model is sure
- * of its answers and one of them is rare: the threshold is then in the middle of the others'
- * probabilities. Content-free inputs (Zhao et al., arXiv 2102.09690) were worse.
+ * The geometric mean was as good on eight tasks (tests/bench/README.md), but it fails if a model is
+ * sure of its answers and one of them is rare: it then gives that one to half of the inputs.
+ * Content-free inputs (Zhao et al., arXiv 2102.09690) were worse.
  *
  * Invariant: priors are a function of statement, data, settings and the record alone, like field
  * orders (llm_order.c). The sample is chosen by hashes of the inputs' texts among all inputs of the
@@ -22,60 +22,41 @@
 
 enum { PRIORS_SHOWN = 8 };
 
-/* ---- deciding -------------------------------------------------------------------------------- */
-
-static const double *priors_of(const op *o, const llm_call *call) {
-    return o->ctx->llm->priors[call->number - 1].of;
-}
-
-llm_answer llm_decided(const op *o, const site_run *site, const llm_answer *a, double *probs) {
-    const llm_call *call = site->plan->call;
-    const double *prior = priors_of(o, call);
-    llm_answer out = *a;
-    double sum = 0;
-    if (prior == NULL || a->probs == NULL)
-        return out;
-    for (int i = 0; i < call->nliterals; i++) {
-        probs[i] = a->probs[i] / prior[i];
-        sum += probs[i];
-    }
-    if (!(sum > 0 && isfinite(sum)))
-        return out;
-    out.choice = 0;
-    for (int i = 0; i < call->nliterals; i++) {
-        probs[i] /= sum;
-        out.choice = probs[i] > probs[out.choice] ? i : out.choice;
-    }
-    out.probs = probs;
-    out.prob = probs[out.choice];
-    out.text = call->literals[out.choice];
-    return out;
-}
-
-uint32_t llm_count_calibrated(const op *o, const site_run *site) {
-    uint32_t changed = 0;
-    const llm_call *call = site->plan->call;
-    if (priors_of(o, call) == NULL)
-        return 0;
-    double *probs = mem_alloc(sizeof *probs * (size_t)call->nliterals);
-    for (uint32_t i = 0; i < site->in->count; i++) {
-        const llm_answer *a = site->answers[i];
-        if (a != NULL && !a->pending && !a->failed)
-            changed += llm_decided(o, site, a, probs).choice != a->choice;
-    }
-    free(probs);
-    return changed;
-}
-
 /* ---- the record ------------------------------------------------------------------------------ */
 
-/* The catalog's record of a call: the number of inputs in the sample, then the priors. The key has
- * everything that the priors depend on but the inputs. */
+/* The inputs from which priors are computed. */
+typedef struct prior_sample {
+    uint32_t *inputs; /* [count] distinct */
+    size_t count;
+    uint64_t digest; /* of the inputs' texts */
+} prior_sample;
+
+/* The catalog's record of a call: this, then the prior of each literal. */
+typedef struct prior_record {
+    uint64_t count, digest; /* of its prior_sample */
+} prior_record;
+
+/* Appends the names of the tables that the call's fields come from. */
+static void append_tables(const op *o, const llm_call *call, buf *out) {
+    const rel *node;
+    const llm_site *u = rel_site_of_call(o->ctx->stmt->query, call, &node);
+    for (int f = 0; u != NULL && f < call->nfields; f++) {
+        int id = expr_first_column(u->args[f]);
+        bool same;
+        const rel *from = rel_column_source(node->left, &id, &same);
+        buf_append_char(out, ' ');
+        buf_append_str(out, from->kind == REL_SCAN ? from->scan.table->name : STR("-"));
+    }
+}
+
+/* The key has everything that the priors depend on but the inputs themselves. */
 static void record_key(const op *o, const site_run *site, buf *out) {
     const llm_call *call = site->plan->call;
     const llm_runtime *r = o->ctx->llm;
     buf b = {0};
-    buf_printf(&b, "%d %s", (int)call->returns, site->prompt->tmpl->name);
+    buf_printf(&b, "%d %d %s", (int)call->returns, site->prompt->data_first,
+               site->prompt->tmpl->name);
+    append_tables(o, call, &b);
     for (int i = 0; i < call->nliterals; i++) {
         buf_printf(&b, " %zu:", call->literals[i].n);
         buf_append_str(&b, call->literals[i]);
@@ -94,12 +75,12 @@ static void record_key(const op *o, const site_run *site, buf *out) {
     buf_free(&b);
 }
 
-/* Returns the recorded priors, unless they come from less than half as many inputs as a sample of
- * this statement's would have. */
-static call_priors recall(op *o, const site_run *site, size_t sample) {
+/* Returns the recorded priors if they come from the same sample as this statement's, or from a
+ * larger one, of which this statement's inputs are taken to be a part. */
+static call_priors recall(op *o, const site_run *site, const prior_sample *sample) {
     size_t n = (size_t)site->plan->call->nliterals;
     call_priors out = {0};
-    double *record = mem_alloc(sizeof *record * (n + 1));
+    prior_record record;
     arena *a = arena_new();
     buf key = {0};
     str bytes;
@@ -107,27 +88,26 @@ static call_priors recall(op *o, const site_run *site, size_t sample) {
     err ignored = {0}; /* a record that cannot be read counts as none */
     record_key(o, site, &key);
     if (fact_get(o->ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
-        bytes.n == sizeof *record * (n + 1)) {
-        memcpy(record, bytes.p, bytes.n);
-        if (record[0] >= (double)sample / 2) {
-            out = (call_priors){ARENA_ARRAY(o->ctx->llm->mem, double, n + 1), (size_t)record[0],
-                                true};
-            memcpy(out.of, record + 1, sizeof *out.of * n);
+        bytes.n == sizeof record + sizeof *out.of * n) {
+        memcpy(&record, bytes.p, sizeof record);
+        if (record.count > sample->count ||
+            (record.count == sample->count && record.digest == sample->digest)) {
+            out = (call_priors){ARENA_ARRAY(o->ctx->llm->mem, double, n + 1), record.count, true};
+            memcpy(out.of, bytes.p + sizeof record, sizeof *out.of * n);
         }
     }
     buf_free(&key);
     arena_free(a);
-    free(record);
     return out;
 }
 
-static void keep(op *o, const site_run *site, const call_priors *priors) {
-    size_t n = (size_t)site->plan->call->nliterals;
-    double count = (double)priors->sample;
+static void keep(op *o, const site_run *site, const prior_sample *sample,
+                 const call_priors *priors) {
+    prior_record record = {sample->count, sample->digest};
     buf key = {0}, bytes = {0};
     record_key(o, site, &key);
-    buf_append(&bytes, &count, sizeof count);
-    buf_append(&bytes, priors->of, sizeof *priors->of * n);
+    buf_append(&bytes, &record, sizeof record);
+    buf_append(&bytes, priors->of, sizeof *priors->of * (size_t)site->plan->call->nliterals);
     fact_put(o->ctx, buf_str(&key), buf_str(&bytes));
     buf_free(&bytes);
     buf_free(&key);
@@ -147,12 +127,10 @@ static int by_hash(const void *a, const void *b) {
     return x->input < y->input ? -1 : x->input > y->input;
 }
 
-/* Returns up to LLM_PRIOR_INPUTS distinct inputs, by the smallest hashes of their texts, and sets
- * *count to their number. */
-static uint32_t *choose_sample(const llm_inputs *in, arena *mem, size_t *count) {
+/* Chooses up to LLM_PRIOR_INPUTS distinct inputs, by the smallest hashes of their texts. */
+static prior_sample choose_sample(const llm_inputs *in, arena *mem) {
     hashed_input *all = arena_alloc(mem, sizeof *all * (size_t)BASE_MAX(in->count, 1u));
-    uint32_t *out = ARENA_ARRAY(mem, uint32_t, LLM_PRIOR_INPUTS);
-    *count = 0;
+    prior_sample out = {.inputs = ARENA_ARRAY(mem, uint32_t, LLM_PRIOR_INPUTS)};
     for (uint32_t i = 0; i < in->count; i++) {
         uint64_t h = 1;
         for (int f = 0; f < in->nfields; f++) {
@@ -162,20 +140,25 @@ static uint32_t *choose_sample(const llm_inputs *in, arena *mem, size_t *count) 
         all[i] = (hashed_input){h, i};
     }
     qsort(all, in->count, sizeof *all, by_hash);
-    for (uint32_t i = 0; i < in->count && *count < LLM_PRIOR_INPUTS; i++)
-        if (i == 0 || all[i].hash != all[i - 1].hash) /* without dedup, inputs may be equal */
-            out[(*count)++] = all[i].input;
+    for (uint32_t i = 0; i < in->count && out.count < LLM_PRIOR_INPUTS; i++) {
+        if (i > 0 && all[i].hash == all[i - 1].hash)
+            continue; /* without dedup, inputs may be equal */
+        out.inputs[out.count++] = all[i].input;
+        out.digest = hash_mix(out.digest, all[i].hash);
+    }
     return out;
 }
 
 /* Marks the inputs of the sampled rows only for calls without priors, whatever their guards are:
  * the sample must not depend on the answers of other calls. */
 static int select_uncalibrated(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
-    const site_run *site = &((llm_state *)x->o->state)->sites[at];
+    llm_state *s = x->o->state;
+    const site_run *site = &s->sites[at];
     uint64_t inputs, fresh = 0;
     (void)e;
-    if (llm_call_is_calibrated(site->plan->call) && priors_of(x->o, site->plan->call) == NULL)
+    if (llm_call_is_calibrated(site->plan->call) && llm_priors(x->o, site->plan->call) == NULL)
         llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
+    s->stages[x->stage].inputs_asked += fresh;
     x->o->ctx->llm->figures.distinct_inputs += fresh;
     return 0;
 }
@@ -222,27 +205,26 @@ static int calibrate(op *o, site_run *site, err *e) {
     llm_state *s = o->state;
     const llm_call *call = site->plan->call;
     arena *mem = arena_new_in(o->ctx->space);
-    size_t count;
     int64_t nrows;
     int status = 0;
     bool fresh = call->calibrate == CALIBRATE_FRESH;
     size_t least = call->calibrate == CALIBRATE_AUTO ? LLM_AUTO_INPUTS : 1;
-    const uint32_t *inputs = choose_sample(site->in, mem, &count);
+    const prior_sample sample = choose_sample(site->in, mem);
     call_priors priors = {0};
     if (!fresh)
-        priors = recall(o, site, count);
-    if (priors.of == NULL && count >= least) {
+        priors = recall(o, site, &sample);
+    if (priors.of == NULL && sample.count >= least) {
         const llm_driver *usual = s->sender.driver;
         llm_driver driver = *usual;
         driver.select = select_uncalibrated;
         s->sender.driver = &driver;
-        const int64_t *rows = rows_of_inputs(site->in, inputs, count, mem, &nrows);
-        status = llm_send_stage(&s->sender, site->stage, 0, rows, nrows, e);
+        const int64_t *rows = rows_of_inputs(site->in, sample.inputs, sample.count, mem, &nrows);
+        status = llm_run_sender(o, site->stage, 0, rows, nrows, e);
         s->sender.driver = usual;
         if (status == 0)
-            priors = priors_of_sample(o, site, inputs, count);
+            priors = priors_of_sample(o, site, sample.inputs, sample.count);
         if (status == 0 && priors.of != NULL && !fresh)
-            keep(o, site, &priors);
+            keep(o, site, &sample, &priors);
     }
     o->ctx->llm->priors[call->number - 1] = priors;
     arena_free(mem);
@@ -284,7 +266,7 @@ int llm_calibrate(op *o, err *e) {
             return err_set_at(e, ERR_BIND, call->pos, call->len,
                               "calibrate needs a call that has a list of answers: ENUM, BOOLEAN "
                               "or INTEGER BETWEEN");
-        if (llm_call_is_calibrated(call) && priors_of(o, call) == NULL)
+        if (llm_call_is_calibrated(call) && llm_priors(o, call) == NULL)
             status = calibrate(o, site, e);
     }
     return status;

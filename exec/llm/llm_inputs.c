@@ -140,8 +140,9 @@ static bool is_text_column(const expr *x) {
     return x->kind == EXPR_COLUMN && x->type == TYPE_TEXT;
 }
 
-/* The rows whose answer is NULL without a call: the guard is not true or the prompt is NULL, or
- * (ROW_EMPTY) all fields, or one that the prompt names, are NULL. */
+/* ROW_INPUT: the row has an input. The answer of other rows is NULL without a call. ROW_GUARDED: the
+ * guard is not true, or the prompt is NULL. ROW_EMPTY: all fields are NULL, or one that the prompt
+ * names. */
 typedef enum row_state { ROW_INPUT, ROW_GUARDED, ROW_EMPTY } row_state;
 
 /* Finds the field ids of one row. */

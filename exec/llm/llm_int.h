@@ -296,7 +296,7 @@ struct llm_runtime {
     int nengines;
     err open_error;
     call_priors *priors;       /* by call number - 1 */
-    uint64_t **fallen;         /* by call number - 1: rows by typed answer (llm_notes.c); or NULL */
+    uint64_t **answer_rows;    /* by call number - 1: an answer_tally.rows (llm_notes.c); or NULL */
     prompt_example **examples; /* by call number - 1; read with the snapshot */
     int *nexamples;            /* by call number - 1 */
     llm_engine *engine;        /* the engine that `session` serves */

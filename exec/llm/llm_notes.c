@@ -1,6 +1,6 @@
 /*
- * llm_notes.c - what a run says about its answers: how the typed answers fell, and notices about
- * answers that should not be trusted.
+ * llm_notes.c - what a run says about its answers: how often each answer was given, and notices
+ * about answers that should not be trusted.
  *
  * Invariant: only rows whose answer was wanted count. A notice is true of this run and names what
  * to look at or to type.
@@ -72,11 +72,13 @@ static void note_kinds(op *o, const site_run *site) {
     o->ctx->llm->figures.prompts_shortened += cut.count;
 }
 
-/* ---- how the answers fell -------------------------------------------------------------------- */
+/* ---- how often each answer was given --------------------------------------------------------- */
 
 /* The typed answers of a call, as its priors decide them. */
 typedef struct answer_tally {
-    uint64_t *rows;     /* [nliterals + 1] number of rows; the last: of rows whose answer is NULL */
+    /* [nliterals + 2] number of rows by answer, of those whose answer is NULL, and of those whose
+     * answer calibration changed */
+    uint64_t *rows;
     uint32_t known;     /* number of distinct inputs with an answer */
     uint32_t *count;    /* [nliterals] number of these inputs */
     double *mean;       /* [nliterals] mean probability */
@@ -99,7 +101,7 @@ static uint64_t *wanted_rows(const site_run *site, arena *mem, uint64_t *empty) 
 static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally *t) {
     int n = site->plan->call->nliterals;
     double *probs = ARENA_ARRAY(mem, double, n);
-    *t = (answer_tally){ARENA_ARRAY(mem, uint64_t, n + 1), 0,
+    *t = (answer_tally){ARENA_ARRAY(mem, uint64_t, n + 2), 0,
                         ARENA_ARRAY(mem, uint32_t, n),     ARENA_ARRAY(mem, double, n),
                         ARENA_ARRAY(mem, double, n),       ARENA_ARRAY(mem, double, n)};
     const uint64_t *wanted = wanted_rows(site, mem, &t->rows[n]);
@@ -112,6 +114,7 @@ static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally 
         llm_answer decided = llm_decided(o, site, a, probs);
         t->count[decided.choice]++;
         t->rows[decided.choice] += wanted[i];
+        t->rows[n + 1] += decided.choice != a->choice ? wanted[i] : 0;
         for (int k = 0; k < n; k++) {
             double p = decided.probs[k];
             t->low[k] = t->known == 0 ? p : BASE_MIN(t->low[k], p);
@@ -175,6 +178,10 @@ static void print_call(const exec_ctx *ctx, const llm_call *call, const uint64_t
         append_answer(&line, arena_printf(mem, "%d others", others), numbers, other_rows);
     if (rows[n] > 0)
         append_answer(&line, "NULL", numbers, rows[n]);
+    if (rows[n + 1] > 0) {
+        buf_append_c(&line, "; calibration changed ");
+        buf_append_count(&line, rows[n + 1]);
+    }
     if (name.n > 0 && name.n <= NAME_SHOWN)
         buf_printf(out, "%s%.*s: ", out->n > 0 ? "\n" : "", (int)name.n, name.p);
     else
@@ -184,15 +191,14 @@ static void print_call(const exec_ctx *ctx, const llm_call *call, const uint64_t
     arena_free(mem);
 }
 
-/* Adds a call's rows to those that earlier operators counted, and writes all calls anew to the
- * summary. */
+/* Adds a call's rows to the counts of earlier operators, and writes all calls anew to the summary. */
 static void summarize(op *o, const llm_call *call, const uint64_t *rows) {
     exec_ctx *ctx = o->ctx;
-    uint64_t **sums = ctx->llm->fallen;
+    uint64_t **sums = ctx->llm->answer_rows;
     int at = call->number - 1;
     if (sums[at] == NULL)
-        sums[at] = ARENA_ARRAY(ctx->llm->mem, uint64_t, call->nliterals + 1);
-    for (int k = 0; k <= call->nliterals; k++)
+        sums[at] = ARENA_ARRAY(ctx->llm->mem, uint64_t, call->nliterals + 2);
+    for (int k = 0; k < call->nliterals + 2; k++)
         sums[at][k] += rows[k];
     buf text = {0};
     for (int i = 0; i < ctx->stmt->ncalls; i++)
@@ -221,18 +227,20 @@ static void note_lopsided(op *o, const llm_call *call, const answer_tally *t, ar
     if (t->count[most] < t->known)
         which = arena_printf(mem, "%u of %u", t->count[most], t->known);
     if (t->high[next] - t->low[next] >= SPREAD)
-        more = arena_printf(mem, ", although the probability of %s ranges from %.2f to %.2f%s",
-                            literal_shown(call, next, true, mem), t->low[next], t->high[next],
-                            o->ctx->llm->priors[call->number - 1].of == NULL
-                                ? ": calibrate => 'batch' would compare the rows by it"
-                                : "");
+        more = arena_printf(
+            mem, ", although the probability of %s ranges from %.2f to %.2f%s",
+            literal_shown(call, next, true, mem), t->low[next], t->high[next],
+            llm_priors(o, call) == NULL
+                ? ": calibrate => 'batch' decides by probability relative to the other rows"
+                : "");
     exec_notice(o->ctx, "LLM#%d: %s answers are %s%s", call->number, which,
                 literal_shown(call, most, true, mem), more);
 }
 
 /* ---- NULL fields ----------------------------------------------------------------------------- */
 
-/* The fields of a call that come from one relation: the others tell what the rows have in common. */
+/* The fields of a call that come from the relation whose rows it asks about; the others are
+ * context. */
 typedef struct asked_about {
     bool *is; /* [nfields] */
     int count;
@@ -247,9 +255,9 @@ static double distinctness(const llm_inputs *in, int f) {
     return with > 0 ? (double)in->fields[f].count / with : 0;
 }
 
-/* Finds the relation that a call asks about, if it has fields of others: of reviews joined with
- * their films these are the reviews. The field that differs most from input to input is one of
- * them, and every field of another relation repeats. Returns false if there is no such relation. */
+/* Finds the relation whose rows a call asks about: of reviews joined with their films, the reviews.
+ * It is the one that has the most distinct field. Returns false if all fields come from one
+ * relation, or if a field of another one is nearly as distinct. */
 static bool find_asked_about(const op *o, const site_run *site, arena *mem, asked_about *out) {
     static const double repeats = 0.9;
     const llm_call *call = site->plan->call;
@@ -342,7 +350,7 @@ static void note_empty(op *o, const site_run *site, arena *mem) {
         which = arena_printf(mem, "%s is",
                              named ? fields_listed(call, call->field_required, true, " or ", mem)
                                    : fields_listed(call, call->field_required, false, "", mem));
-    exec_notice(o->ctx, "LLM#%d: %s NULL in %llu of %llu rows, and so is their answer",
+    exec_notice(o->ctx, "LLM#%d: %s NULL in %llu of %llu rows: their answers are NULL",
                 call->number, which, (unsigned long long)empty, (unsigned long long)rows);
 }
 

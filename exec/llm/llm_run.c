@@ -21,7 +21,7 @@ static void add_work(op *o, llm_stage *t, const llm_figures *before) {
                  (uint64_t)OUTPUT_WEIGHT * (now.output_tokens - before->output_tokens);
 }
 
-static int send_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e) {
+int llm_run_sender(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e) {
     llm_state *s = o->state;
     llm_stage *t = &s->stages[stage];
     llm_figures before;
@@ -42,7 +42,7 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     llm_stage *t = &s->stages[stage];
     int64_t before = *count, kept;
     bool counted = o->ctx->counts.rows_out != NULL;
-    int status = send_stage(o, stage, done, rows, before, e);
+    int status = llm_run_sender(o, stage, done, rows, before, e);
     t->rows_in += before;
     t->actual.rows += (uint64_t)before;
     if (counted)
@@ -145,7 +145,7 @@ int llm_run_sample(op *o, err *e) {
     int64_t *rows = llm_rows_left(s, BASE_MAX(1, n / o->ctx->llm->sample), mem, &count);
     int status = 0;
     for (int i = 0; i < s->nstages && status == 0; i++)
-        status = send_stage(o, i, (1u << i) - 1, rows, count, e);
+        status = llm_run_sender(o, i, (1u << i) - 1, rows, count, e);
     arena_free(mem);
     s->decided_rows = n;
     return status;

@@ -22,7 +22,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
     r->nexamples = ARENA_ARRAY(r->mem, int, n + 1);
     r->priors = ARENA_ARRAY(r->mem, call_priors, n + 1);
-    r->fallen = ARENA_ARRAY(r->mem, uint64_t *, n + 1);
+    r->answer_rows = ARENA_ARRAY(r->mem, uint64_t *, n + 1);
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;

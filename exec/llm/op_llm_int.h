@@ -42,8 +42,8 @@
  * llm_show.c  the driver that keeps the prompts, for EXPLAIN (PROMPT) and EXPLAIN (TREE), with
  *             prompt_tree.c, the tree of what they share.
  * llm_sample.c asks about a few rows before the plan is final.
- * llm_notes.c how the answers fell, and notices about them.
- * llm_calibrate.c finds the priors of calibrated calls, and applies them to answers.
+ * llm_notes.c how often each answer was given, and notices about answers.
+ * llm_calibrate.c finds the priors of calibrated calls; llm_decide.c applies them to answers.
  *
  * Shared by the operators of a statement: llm_runtime.c (engines, session, memo, examples, learned
  * facts), llm_answers.c (the memo, stored answers), llm_kv.c (KV blocks on disk).
@@ -272,6 +272,9 @@ int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t 
 int llm_run_all(op *o, err *e);
 /* Sends the next limit batch through the stages, or all top-n rounds, or all rows. */
 int llm_run_next(op *o, err *e);
+/* Sends the prompts of a stage about rows[0..count) (llm_send_stage), and adds work and time to the
+ * stage's figures. */
+int llm_run_sender(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e);
 /* Asks about a sample of the rows in every stage, without applying filters. */
 int llm_run_sample(op *o, err *e);
 /* Called before the call sites are prepared: drops rows without a join partner, and finds the
@@ -282,11 +285,13 @@ int llm_run_limit_batch(op *o, err *e);
 /* Runs all top-n rounds. */
 int llm_run_top_n(op *o, err *e);
 
-/* ---- calibration (llm_calibrate.c) ----------------------------------------------------------- */
+/* ---- calibration (llm_calibrate.c, llm_decide.c) --------------------------------------------- */
 
 /* Finds the priors of all calls that are calibrated, asking about a sample of their inputs if no
  * record has them. The call sites must be prepared and the sender open. */
 int llm_calibrate(op *o, err *e);
+/* Returns the call's priors; NULL: its answers are not calibrated. */
+const double *llm_priors(const op *o, const llm_call *call);
 /* Returns the answer as its call's priors decide it; `a` itself if the call has none. The result's
  * probabilities may be in probs[call->nliterals]. */
 llm_answer llm_decided(const op *o, const site_run *site, const llm_answer *a, double *probs);

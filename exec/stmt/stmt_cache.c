@@ -80,7 +80,7 @@ static void show_reads(shown *w, const cache_stats *st) {
 static void show_eviction(shown *w, const cache_stats *st) {
     static const struct {
         const char *name, *first;
-    } policies[] = {{"cost", "what saves the least time for its size"},
+    } policies[] = {{"cost", "values that save the least time per byte"},
                     {"lru", "what has not been used for longest"},
                     {"fifo", "what was stored first"}};
     BASE_COVERS(policies, EVICTS);

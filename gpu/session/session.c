@@ -654,9 +654,9 @@ static int larger_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Returns the least that a branch must save to be among the `capacity` that save most, and at least
- * a part of what the largest below the top saves. Sets *equal to how many that save just that are
- * among them. */
+/* Returns the smallest saving among the `capacity` branches that save most, without branches that
+ * save less than 1 / SMALL of the largest own saving below the first branch. Sets *equal to the
+ * number of chosen branches that save exactly that. */
 static uint64_t least_saved(const shared_branch *list, int n, int capacity, int *equal) {
     enum { SMALL = 20 };
     uint64_t most = 0, least, *saved = mem_alloc(sizeof *saved * (size_t)BASE_MAX(n, 1));
@@ -698,7 +698,7 @@ int llm_session_branches(llm_session *s, llm_branch *out, int capacity) {
     shared_branch *list = list_branches(&s->tree.root, &all);
     uint64_t least = least_saved(list, all, capacity, &equal);
     ARRAY_RESERVE(s->branch_tokens, (size_t)capacity * ROOM, s->branch_room);
-    /* A branch saves less than the branch that it continues: if it is chosen, so is the other. */
+    /* A branch saves less than the branch above it: if it is chosen, so is that one. */
     for (int i = 0; i < all && n < capacity; i++) {
         int depth = 0;
         if (list[i].saved < least || (list[i].saved == least && equal-- <= 0))

@@ -349,10 +349,13 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     fact_exprs(f, NULL, "arguments", u->args, call->nfields);
     describe_type(f, call);
     fact_words(f, call->examples ? " with examples" : "");
-    if (llm_call_is_calibrated(call))
-        fact_bool(f, " calibrated", "calibrated", true);
     if (call->model.n)
         fact_str(f, " by ", "model", call->model);
+    _Static_assert(LLM_AUTO_INPUTS == 32, "the text below has the number");
+    if (llm_call_is_calibrated(call))
+        fact_bool(
+            f, call->calibrate == CALIBRATE_AUTO ? ", calibrated from 32 inputs" : ", calibrated",
+            "calibrated", true);
     if (call->max_tokens)
         fact_number(f, NULL, "max_tokens", call->max_tokens);
     fact_bool(f, NULL, "examples", call->examples != NULL);

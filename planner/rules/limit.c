@@ -61,7 +61,8 @@ static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *
 }
 
 /* Sets sort.first of x, or of the sort below x's projections and LLM nodes, which return one row
- * for each input row. It passes no calibrated call: the rows below determine the call's priors. */
+ * for each input row. Stops at a calibrated call: the rows below determine its
+ * priors. */
 static rel *limit_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1);
     bool passes = x->kind == REL_PROJECT || (x->kind == REL_LLM && !rel_is_calibrated(x));

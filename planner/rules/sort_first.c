@@ -7,7 +7,7 @@
  * A filter keeps its input's order and sorting is stable, so the rows and their order are the same.
  * But the model is asked in limit batches until the LIMIT is reached, not about all rows. min() and
  * max() are treated likewise: their result is the first value of the sorted rows. Calibrated calls
- * are treated so without a filter, too, because llm_late.c leaves them below the sort.
+ * are moved even without a filter, because llm_late.c leaves them below the sort.
  * Invariant: a sort stays in its place if its keys read answers or their evaluation may fail.
  * Volatile values are computed once, below the filters.
  */

@@ -2,9 +2,9 @@
  * commands.c - the table of shell commands, the parser of a command line, and short commands.
  * Longer commands are in commands_*.c.
  *
- * Invariant: dispatch, .help, the man page, completion and "did you mean" use this one table; names of psql and
- * sqlite3 are aliases in it. A command writes its answer to the output of results (shell_print) and
- * notes about what it did to the screen (shell_note).
+ * Invariant: dispatch, .help, the man page, completion and "did you mean" use this one table; names
+ * of psql and sqlite3 are aliases in it. A command writes its answer to the output of results
+ * (shell_print) and notes about what it did to the screen (shell_note).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -441,13 +441,13 @@ static const command commands[] = {
      "show the plan of SQL or of the last statement, or its prompts", ARG_SQL, cmd_explain},
     {"compare", "", "[--limit SECONDS] [SQL]", "time a query under each strategy", ARG_SQL,
      cmd_compare},
-    {"try", "", "[OPTIONS] [SELECT ...;]",
+    {"try", "", "[--rows N] [--truth COLUMN] [--calibrate] [--confusion] [SELECT ...;]",
      "compare forms of a question on a sample of rows, with the truth if known", ARG_SELECT,
      cmd_try},
     {"agree", "", "TRUTH ANSWER [SELECT ...;]",
      "compare two columns of a SELECT, or of the last statement", ARG_SELECT, cmd_agree},
     {"view", "\\view", "[on|off|last|record FILE|SQL]",
-     "live view of LLM statements, of the last one again, or record the next one", ARG_SQL,
+     "show LLM statements in the live view, the last one again, or record the next", ARG_SQL,
      cmd_view},
     {"model", "", "[NAME|FILE]", "show the model in use, or use another", ARG_FILE, cmd_model},
     {"tokens", "", "TEXT", "show the tokens of a text", ARG_TEXT, cmd_tokens},

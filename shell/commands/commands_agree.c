@@ -103,7 +103,7 @@ bool cmd_agree(shell *sh, command_call *c) {
     err e;
     exec_summary cost;
     if (c->argc < 2 || (c->argc > 2 && command_select(str_from(c->argv[2])).n == 0))
-        return shell_complain(sh, "usage: %s TRUTH ANSWER [SELECT …;], with two columns' names",
+        return shell_complain(sh, "usage: %s TRUTH ANSWER [SELECT …;]; both are names of columns",
                               c->name);
     x.names[0] = c->argv[0];
     x.names[1] = c->argv[1];
@@ -120,9 +120,10 @@ bool cmd_agree(shell *sh, command_call *c) {
         return shell_complain(sh, "there are too many values to compare: more than %d",
                               TRY_CLASSES);
     print_agreement(sh, &x);
-    if (c->argc == 2 && cost.llm.inputs)
-        shell_note(sh, "the statement was run again; of %llu LLM answers %llu were known",
-                   (unsigned long long)cost.llm.inputs,
-                   (unsigned long long)cost.llm.answers_stored);
+    if (c->argc == 2 && cost.llm.distinct_inputs)
+        shell_note(sh,
+                   "the statement was run again: %llu of %llu distinct inputs had stored answers",
+                   (unsigned long long)cost.llm.answers_stored,
+                   (unsigned long long)cost.llm.distinct_inputs);
     return true;
 }

@@ -118,7 +118,8 @@ static int check_statement(comparison *x, bool count, err *e) {
     if (code == 0 && stmt_what(s) != STMT_SELECT)
         code = err_set(e, ERR_BIND, ".compare runs a statement several times: it takes a SELECT");
     else if (code == 0 && found->cost_ms <= 0)
-        code = err_set(e, ERR_BIND, "this statement calls no model: there is nothing to compare");
+        code = err_set(e, ERR_BIND,
+                       "this statement asks the model about no row: there is nothing to compare");
     stmt_free(s);
     return code;
 }
@@ -276,8 +277,9 @@ static void print_comparison(const comparison *x) {
         sampled = sampled || r->sampled;
     }
     if (sampled)
-        buf_append_c(&out, "~ reached a limit: tokens are counted, and seconds scaled by them; "
-                           "--limit SECONDS sets it\n");
+        buf_append_c(&out,
+                     "~ stopped at a limit (--limit SECONDS, max_tokens_total): its tokens are "
+                     "counted, its time is scaled to them\n");
     print_rows(x, &out);
     shell_print(x->sh, &out);
 }

@@ -151,7 +151,7 @@ static bool add_variant(trial *t, const select_column *c, const char *calibrate)
     for (int i = 0; i < c->nanswers; i++)
         class_of(&t->classes, c->answers[i], true);
     return t->classes.n <= TRY_CLASSES ||
-           fail_at(t, c->pos, c->len, "there are too many answers to compare: at most 256", "");
+           fail_at(t, c->pos, c->len, "more than 256 different answers cannot be compared", "");
 }
 
 static bool list_variants(trial *t) {
@@ -161,7 +161,7 @@ static bool list_variants(trial *t) {
         bool both = t->calibrate && !c->calibrates;
         if (c->calls_model && !c->is_call)
             return fail_at(
-                t, c->pos, c->len, "a form is an LLM call and nothing else",
+                t, c->pos, c->len, "a form must be an LLM call alone",
                 "write LLM(…) RETURNS … AS name; its probabilities are asked for anyway");
         if (c->is_call && c->nanswers == 0)
             return fail_at(t, c->pos, c->len, "this call has no list of answers to compare",
@@ -190,7 +190,7 @@ static bool find_truth(trial *t) {
             t->truth = c;
     }
     if (t->truth == NULL && t->truth_name)
-        return shell_complain(t->sh, "no column \"%s\" without LLM call in the select list",
+        return shell_complain(t->sh, "the select list has no column \"%s\" without an LLM call",
                               t->truth_name);
     if (t->truth == NULL && others > 1)
         return fail_at(t, only->pos, only->len, "several columns could be the truth",
@@ -270,7 +270,8 @@ static bool check_truth(trial *t) {
             t, t->truth->pos, t->truth->len,
             arena_printf(t->mem, "no form can answer '%.*s', the truth of %llu of these rows",
                          (int)BASE_MIN(name.n, (size_t)80), name.p, (unsigned long long)x.rows[i]),
-            "let the truth be written as the answers are: CASE WHEN … THEN 'positive' …");
+            arena_printf(t->mem, "write the truth as the answers are: CASE WHEN … THEN '%.40s' …",
+                         arena_strndup(t->mem, t->classes.names[0].p, t->classes.names[0].n)));
     }
     return true;
 }

@@ -1,9 +1,11 @@
 /*
- * help_pages.c - the pages of .help: longer texts about a few subjects, also printed in the man page.
+ * help_pages.c - the pages of .help: longer texts about a few subjects, also printed in the man
+ * page.
  *
- * Invariant: lines have at most 73 columns, which a man page leaves of 80, and blocks indented by four blanks are statements
- * and commands that run in the order of their page (tests/sessions/help.session runs them). What a table
- * holds - options of LLM(), output modes, keys of the live view - is printed from that table.
+ * Invariant: lines have at most 73 columns, the width of text in a man page of 80. Blocks indented by
+ * four blanks are statements and commands, which tests/sessions/help.session runs in the order of
+ * their page. What a table holds (options of LLM(), output modes, keys of the live view) is printed
+ * from that table.
  */
 #include "commands_int.h"
 
@@ -64,7 +66,7 @@ static const help_page pages[] = {
      "\n"
      "The fourth is TEXT; the last is ENUM('yes', 'no') because it is compared\n"
      "with 'yes'. INTEGER and REAL are types, too. A typed answer is always one\n"
-     "of its type: the likeliest. It may still be wrong.\n"
+     "of its type, chosen by probability. It may still be wrong.\n"
      "\n"
      "Examples: solved cases in a query, table or view, with columns named as\n"
      "the fields and one named answer\n"
@@ -123,20 +125,23 @@ static const help_page pages[] = {
      "Calibration divides the probability of each answer by its prior, the\n"
      "mean of its probability over up to 64 of the inputs, and decides by the\n"
      "quotients. It is the default ('auto') for BOOLEAN and for ENUM of at most\n"
-     "8 answers if there are 32 inputs or more, or priors on record. For a call\n"
-     "or for all:\n"
+     "8 answers if there are 32 inputs or more, or priors on record. To choose\n"
+     "it for one call or for all:\n"
      "\n"
      "    SELECT who, LLM('Is {said} positive?', said, calibrate => 'batch')\n"
      "           RETURNS BOOLEAN FROM talk;\n"
+     "    EXPLAIN ANALYZE SELECT LLM('Is {said} positive?', said,\n"
+     "           calibrate => 'batch') RETURNS BOOLEAN FROM talk;\n"
      "    SET llm_calibrate = 'off';\n"
-     "    EXPLAIN ANALYZE SELECT LLM('Is {said} positive?', said)\n"
-     "           RETURNS BOOLEAN FROM talk;\n"
      "\n"
-     "The plan shows the priors and how many answers they changed. 'batch'\n"
-     "calibrates INTEGER BETWEEN and small tables as well; 'fresh' does not\n"
-     "record the priors; 'off' takes the likeliest answer, which is better where\n"
-     "one answer is right for most rows. Answers are stored with their\n"
-     "probabilities: trying it asks the model for the sample at most.\n",
+     "EXPLAIN ANALYZE shows the priors and how many answers they changed.\n"
+     "'batch' calibrates INTEGER BETWEEN and calls with fewer inputs as well;\n"
+     "'fresh' neither reads nor records priors; 'off' takes the likeliest\n"
+     "answer, which is better where one answer is right for most rows. Answers\n"
+     "are stored with their probabilities: calibrating them asks only about\n"
+     "inputs of the sample that are not stored. Priors are recorded in the\n"
+     "database and used again by statements about fewer inputs of the same\n"
+     "tables; the line below a result says how many answers they changed.\n",
      NULL, NULL},
     {"select", "from where join group having order limit union with window qualify", "queries",
      "[WITH [RECURSIVE] name [(columns)] AS (query), …]\n"
@@ -233,14 +238,15 @@ static const help_page pages[] = {
      "Parquet, Excel or SQLite file, the error message says how to convert it.\n",
      NULL, NULL},
     {"view", "", "the live view",
-     "Shows an LLM statement while it runs: rows, hit rate, tokens, memory,\n"
+     "Shows an LLM statement while it runs: inputs, hit rate, tokens, memory,\n"
      "answers. At a prompt press v while a statement runs, or type .view\n"
      "SELECT …, or .view on for all that follow; on the command line --view.\n"
      "It needs a terminal. The last picture stays until a key is pressed\n"
-     "(SET view_keep = off; closes it); .view last opens it again.\n"
+     "(with SET view_keep = off it closes at the end); .view last opens it\n"
+     "again.\n"
      "\n"
-     ".view record FILE writes the next run to a file, also without a\n"
-     "terminal; kvasir --view --mock FILE shows it.\n"
+     ".view record FILE records the next LLM statement, also without a\n"
+     "terminal; kvasir --mock FILE shows it.\n"
      "\n",
      list_view_keys, NULL},
     {"set", "reset", "settings and variables",

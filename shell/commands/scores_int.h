@@ -18,8 +18,8 @@ typedef struct scores {
     uint64_t rows, equal, no_truth, no_answer;
     int commonest;              /* the truth of most rows; -1: no rows */
     double agreement;           /* equal / rows */
-    double balanced;            /* mean over the truth's classes of the share that is answered so */
-    double commonest_agreement; /* what always giving the commonest class would have */
+    double balanced;            /* balanced accuracy: the mean recall of the truth's classes */
+    double commonest_agreement; /* the agreement if every answer were `commonest` */
     /* Area under the ROC curve: the chance that a row of a class is given a higher probability of
      * it than a row of another class, ties counted half; the mean over the classes. */
     double auc;
@@ -32,7 +32,7 @@ void scores_of(const int *truth, const int *answer, const double *probs, size_t 
 /* Rows of which the truth is this class, or the answer. */
 uint64_t scores_of_truth(const scores *s, int class);
 uint64_t scores_of_answer(const scores *s, int class);
-/* The share of a truth's rows that is answered so; NAN: no rows. */
+/* Returns the recall of a class; NAN: it is no row's truth. */
 double scores_recall(const scores *s, int class);
 /* The share of rows with both answers in which they are equal; NAN: no rows. */
 double scores_equal(const int *a, const int *b, size_t rows);

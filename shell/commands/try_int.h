@@ -20,8 +20,8 @@ enum { TRY_CLASSES = 256 }; /* the most classes that are compared */
 
 /* ---- the user's SELECT (commands_try.c) ------------------------------------------------------ */
 
-/* Returns the value's class; SCORES_NONE for NULL and, unless `add` makes it a class, for a value
- * that is none. */
+/* Returns the value's class, or SCORES_NONE for NULL. A value that is no class yet becomes one if
+ * `add`, else gives SCORES_NONE. */
 int class_of(classes *c, value v, bool add);
 
 /* Sets *out to the SELECT of the command, or else to the last statement. False: there is none. */

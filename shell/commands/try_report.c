@@ -96,7 +96,7 @@ static void print_known(const variant *v, int n, buf *out) {
         return;
     buf_append_count(out, known);
     buf_append_c(out, known == 1 ? " answer was" : " answers were");
-    buf_append_c(out, " known and not asked again; tokens counts their prompts too\n");
+    buf_append_c(out, " known and not asked again; the column tokens includes their prompts\n");
 }
 
 void try_costs(const variant *v, int n, const variant *best, const classes *c, arena *mem,

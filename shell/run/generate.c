@@ -3,7 +3,8 @@
  * `cmake --install` puts in their places.
  *
  * Invariant: names and their meanings come from the tables that parse and explain them: options,
- * output modes, commands, settings, pages of .help. The texts here are those that only a man page has.
+ * output modes, commands, settings, pages of .help. This file has only the texts of the man page
+ * itself.
  */
 #include <string.h>
 
@@ -71,7 +72,7 @@ static void man_commands(buf *out) {
     const command *commands = commands_table(&n);
     buf_append_c(out,
                  ".SH COMMANDS\nSQL statements end with \\(oq;\\(cq. A command takes one line, "
-                 "without \\(oq;\\(cq.\n");
+                 "without \\(oq;\\(cq unless shown.\n");
     for (size_t i = 0; i < n; i++) {
         buf text = {0};
         char name[32];

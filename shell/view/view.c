@@ -308,6 +308,8 @@ int view_replay(const term *t, const char *path) {
         view_close(v);
         buf_free(&typed);
     }
+    if (status == 0 && number == 0)
+        status = err_set(&e, ERR_CORRUPT, "it holds no recorded run");
     if (status == 0)
         print_picture(&state);
     free(line);

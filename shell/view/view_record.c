@@ -118,6 +118,7 @@ static const member members[] = {
 
 struct view_recorder {
     FILE *file;
+    bool begun;      /* what the file held before has been removed */
     view_state last; /* as the reader will have it after the lines so far */
 };
 
@@ -191,7 +192,7 @@ static cJSON *json_of(const member *m, part p) {
 }
 
 view_recorder *view_record_open(const char *path, err *e) {
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(path, "a"); /* what it holds is kept until there is a run to record */
     if (file == NULL) {
         err_set(e, ERR_IO, "cannot write '%s': %s", path, strerror(errno));
         return NULL;
@@ -205,6 +206,9 @@ void view_record(view_recorder *r, const view_state *v) {
     cJSON *object = object_of(members, BASE_COUNT(members), (part){v, (const char *)v},
                               (part){&r->last, (const char *)&r->last});
     char *text = cJSON_PrintUnformatted(object);
+    if (object->child != NULL && !r->begun)
+        view_record_restart(r);
+    r->begun = true;
     if (object->child != NULL)
         fprintf(r->file, "%s\n", text);
     cJSON_free(text);
@@ -217,6 +221,7 @@ void view_record_restart(view_recorder *r) {
     if (ftruncate(fileno(r->file), 0) != 0)
         clearerr(r->file); /* a pipe keeps what was written */
     memset(&r->last, 0, sizeof r->last);
+    r->begun = false;
 }
 
 int view_record_close(view_recorder *r, err *e) {

@@ -296,7 +296,7 @@ static const view_help_line help_lines[] = {
     {"tokens", "reused from memory or disk, in stored answers, or computed"},
     {"KV", "attention keys and values held in memory and on disk, and the limits"},
     {"fields", "the order of the fields in the prompts"},
-    {"order", "latest prompts; the higher, the more of a prompt was reused"},
+    {"order", "a bar for each of the latest prompts; its height: the share that was reused"},
     {"prefixes", "prompts that begin with a text, and how many of them are answered"},
 };
 

@@ -42,10 +42,12 @@ static void draw_speed_up(canvas *c) {
         int row = c->row + DIGIT_ROWS - 1;
         int x = put_large(c, 2, VIEW_GOOD, text.p) + 1;
         canvas_put(c, x, row, VIEW_BOLD, about);
+        canvas_put(c, x, row - 1, VIEW_DIM, "estimated:");
         buf_free(&text);
     } else {
+        canvas_put(c, 1, c->row, VIEW_BOLD, "~");
         buf_printf(&text, " %s", about);
-        canvas_put_buf(c, 1, VIEW_BOLD, &text);
+        canvas_put_buf(c, 2, VIEW_BOLD, &text);
     }
     c->row += c->h >= ROOMY ? 2 : 1;
 }

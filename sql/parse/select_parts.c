@@ -20,14 +20,15 @@ static int check_shape(const query *q, str text, err *e) {
         return refuse(e, q->pos, q->len, "this needs one SELECT with FROM", inner);
     if (q->distinct || q->group_by.n || q->having || q->windows.n || q->qualify)
         return refuse(e, q->pos, q->len,
-                      "DISTINCT, GROUP BY, HAVING, WINDOW and QUALIFY do not fit here", inner);
+                      "DISTINCT, GROUP BY, HAVING, WINDOW and QUALIFY are not allowed here", inner);
     if (q->order_by.n || q->limit || q->offset)
-        return refuse(e, q->pos, q->len, "ORDER BY and LIMIT do not fit here: the rows are sampled",
+        return refuse(e, q->pos, q->len,
+                      "ORDER BY and LIMIT are not allowed here: the rows are sampled",
                       "leave them out, or put them into a subquery: FROM (SELECT … LIMIT 50) AS t");
     for (int i = 0; i < q->items.n; i++) {
         const node *x = ((select_item *)q->items.items[i])->value;
         if (x->kind == NODE_STAR)
-            return refuse(e, x->pos, x->len, "* does not fit here",
+            return refuse(e, x->pos, x->len, "* is not allowed here",
                           "name the columns that are needed");
     }
     return 0;

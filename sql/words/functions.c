@@ -1,5 +1,5 @@
-/* functions.c - the tables of SQL functions: parameters, result types, synonyms; the options of LLM().
- * exec evaluates the functions. */
+/* functions.c - the tables of SQL functions: parameters, result types, synonyms; the options of
+ * LLM(). exec evaluates the functions. */
 #include <string.h>
 
 #include "words_int.h"

@@ -1,6 +1,6 @@
 /*
- * fuzz_view.c - feeds arbitrary lines to the replay of a recorded run: a line that is damaged must give an
- * error, and after any line the drawn view must fill the screen exactly.
+ * fuzz_view.c - feeds arbitrary lines to the replay of a recorded run: a line that is damaged must
+ * give an error, and after any line the drawn view must fill the screen exactly.
  */
 #include <stdio.h>
 #include <stdlib.h>

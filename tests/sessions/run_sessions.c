@@ -22,8 +22,9 @@
  * first in PATH, $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME
  * are in the fresh one.
  *
- * Sessions of a .md file can use tutorials/data, as in the root of the checkout. A file with the line <!-- needs the default model --> is skipped (exit code 77) if
- * that is not installed. KVASIR_MODEL is ignored, because another model gives other answers.
+ * Sessions of a .md file can use tutorials/data, as in the root of the checkout. A file with the
+ * line <!-- needs the default model --> is skipped (exit code 77) if that is not installed.
+ * KVASIR_MODEL is ignored, because another model gives other answers.
  *
  * Expected and actual output are masked before they are compared (table `masks`): times, rates and
  * the fresh directory differ between runs. --update writes the masked output into the file. Exits 1

@@ -146,7 +146,7 @@ static void test_panels(void **state) {
     EXPECT(picture(&v, 80, 24), "positive");
     v.help = true;
     EXPECT(picture(&v, 80, 24), "operators and answers", "up, down: scroll", "or computed",
-           "and the limits", "a prompt was reused", "of them are answered");
+           "and the limits", "each of the latest prompts", "of them are answered");
     EXPECT(picture(&v, 50, 30), "operators and answers", "are answered");
     EXPECT(picture(&v, 40, 8), "back to the shell", "keeps running", "answers are kept");
 }

@@ -210,11 +210,11 @@ static void selects_are_taken_apart(void **state) {
     assert_string_equal(parts("select a from t union select a from t"),
                         "this needs one SELECT with FROM");
     assert_string_equal(parts("delete from t"), "this needs a SELECT");
-    assert_string_equal(parts("select * from t"), "* does not fit here");
+    assert_string_equal(parts("select * from t"), "* is not allowed here");
     assert_string_equal(parts("select a from t limit 5"),
-                        "ORDER BY and LIMIT do not fit here: the rows are sampled");
+                        "ORDER BY and LIMIT are not allowed here: the rows are sampled");
     assert_string_equal(parts("select a from t group by a"),
-                        "DISTINCT, GROUP BY, HAVING, WINDOW and QUALIFY do not fit here");
+                        "DISTINCT, GROUP BY, HAVING, WINDOW and QUALIFY are not allowed here");
 }
 
 int main(void) {
