@@ -134,8 +134,8 @@ static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order)
 }
 
 /* Whether the text of a call's prompts, or how its answers are decided, may depend on the rows that
- * reach the call. It does if the call is calibrated, a field order is computed from these rows or compared with a recorded one, or if a layout is chosen
- * by counting tokens. */
+ * reach the call. It does if the call is calibrated, if a field order is computed from these rows or
+ * compared with a recorded one, or if a layout is chosen by counting tokens. */
 static bool text_depends_on_rows(const settings *s, const llm_call *call) {
     str mode = str_from(s->field_order);
     if (s->llm_layout == LAYOUT_AUTO || llm_call_is_calibrated(call))

@@ -80,6 +80,7 @@ typedef struct answer_tally {
      * answer calibration changed */
     uint64_t *rows;
     uint32_t known;     /* number of distinct inputs with an answer */
+    uint32_t changed;   /* number of these whose answer calibration changed */
     uint32_t *count;    /* [nliterals] number of these inputs */
     double *mean;       /* [nliterals] mean probability */
     double *low, *high; /* [nliterals] range of the probability */
@@ -101,9 +102,11 @@ static uint64_t *wanted_rows(const site_run *site, arena *mem, uint64_t *empty) 
 static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally *t) {
     int n = site->plan->call->nliterals;
     double *probs = ARENA_ARRAY(mem, double, n);
-    *t = (answer_tally){ARENA_ARRAY(mem, uint64_t, n + 2), 0,
-                        ARENA_ARRAY(mem, uint32_t, n),     ARENA_ARRAY(mem, double, n),
-                        ARENA_ARRAY(mem, double, n),       ARENA_ARRAY(mem, double, n)};
+    *t = (answer_tally){.rows = ARENA_ARRAY(mem, uint64_t, n + 2),
+                        .count = ARENA_ARRAY(mem, uint32_t, n),
+                        .mean = ARENA_ARRAY(mem, double, n),
+                        .low = ARENA_ARRAY(mem, double, n),
+                        .high = ARENA_ARRAY(mem, double, n)};
     const uint64_t *wanted = wanted_rows(site, mem, &t->rows[n]);
     for (uint32_t i = 0; i < site->in->count; i++) {
         const llm_answer *a = site->answers[i];
@@ -114,7 +117,10 @@ static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally 
         llm_answer decided = llm_decided(o, site, a, probs);
         t->count[decided.choice]++;
         t->rows[decided.choice] += wanted[i];
-        t->rows[n + 1] += decided.choice != a->choice ? wanted[i] : 0;
+        if (decided.choice != a->choice) {
+            t->rows[n + 1] += wanted[i];
+            t->changed++;
+        }
         for (int k = 0; k < n; k++) {
             double p = decided.probs[k];
             t->low[k] = t->known == 0 ? p : BASE_MIN(t->low[k], p);
@@ -365,10 +371,10 @@ static void note_site(op *o, const site_run *site) {
         tally_answers(o, site, mem, &t);
         note_lopsided(o, call, &t, mem);
         summarize(o, call, t.rows);
+        o->ctx->llm->figures.answers_calibrated += t.changed;
     }
     note_empty(o, site, mem);
     note_context_only(o, site, mem);
-    o->ctx->llm->figures.answers_calibrated += llm_count_calibrated(o, site);
     arena_free(mem);
 }
 

@@ -621,11 +621,11 @@ static int branch_tokens(const prefix_node *node) {
     return tokens;
 }
 
-/* A branch, and what its prompts need not compute because they share it and those below it. */
+/* A branch, and the tokens that its prompts need not compute because they share it. */
 typedef struct shared_branch {
     const prefix_node *node; /* at which it begins */
     int above;               /* index of the branch that it continues; -1: none */
-    uint64_t own, saved;     /* tokens: by the branch itself, and by the branches below it, too */
+    uint64_t own, saved;     /* tokens saved by the branch alone; with the branches below it */
 } shared_branch;
 
 /* Lists all branches in depth-first order. */

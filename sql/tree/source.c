@@ -25,8 +25,8 @@ int expr_first_column(const expr *x) {
     return id;
 }
 
-/* Returns the expression by which a node makes its column at this position; NULL: the column is one
- * of an input's, or made in another way. */
+/* Returns the expression that computes the column at this position of x's output. NULL: no expression
+ * does, for example because the column is passed on from an input. */
 static const expr *maker(const rel *x, int at) {
     int id = x->cols[at].id;
     if (x->kind == REL_PROJECT)
