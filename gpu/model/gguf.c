@@ -51,6 +51,17 @@ static const uint8_t value_bytes[VALUE_KINDS] = {
 /* KV_MIN_BYTES, TENSOR_MIN_BYTES: lower bounds of the size of a kv and of a tensor's entry. */
 enum { KV_MIN_BYTES = 13, TENSOR_MIN_BYTES = 32, MAX_SHARDS = 1000 };
 
+/* Bounds on the memory and time of opening a file. The file's size is not one: a sparse file of
+ * 100 GB takes a few blocks of the disk. */
+enum {
+    METADATA_BYTES_MAX = 1 << 28, /* all before the tensors' data; of published models up to 50 MB,
+                                     most of it a whole tokenizer.json as one string */
+    KEYS_MAX = 1 << 16,           /* published models have fewer than 100 */
+    TENSORS_MAX = 1 << 17,        /* 61 layers of 256 experts with three tensors each: 47,000 */
+    STRINGS_MAX = 1 << 22 /* of one array; the merges of gemma 3's 262,144 tokens: 514,906 */
+};
+#define IS_CUT_OFF "is cut off, or reaches past the first 256 MiB"
+
 typedef struct kv {
     str key;
     uint32_t type;
@@ -82,7 +93,9 @@ struct gguf {
 /* The state of reading one shard. */
 typedef struct parse {
     const char *called; /* the file's name in messages, quoted */
-    const uint8_t *start, *at, *end;
+    const uint8_t *start, *at;
+    const uint8_t *end; /* of what may be metadata: at most METADATA_BYTES_MAX from the start */
+    size_t size;        /* of the whole file */
     kv *kvs;
     size_t nkvs;
     gguf_tensor *tensors;
@@ -133,7 +146,7 @@ static int shown(str s) {
 static int read_array(parse *p, str key, gguf_array *out) {
     if (!read_raw(p, &out->element_type, sizeof out->element_type) ||
         !read_raw(p, &out->count, sizeof out->count))
-        return corrupt(p, "the array %.*s is cut off", shown(key), key.p);
+        return corrupt(p, "the array %.*s " IS_CUT_OFF, shown(key), key.p);
     if (out->element_type >= VALUE_KINDS)
         return corrupt(p, "the array %.*s has elements of unknown type %" PRIu32, shown(key), key.p,
                        out->element_type);
@@ -143,17 +156,19 @@ static int read_array(parse *p, str key, gguf_array *out) {
                        p->called, shown(key), key.p);
     out->data = p->at;
     size_t width = value_bytes[out->element_type];
-    /* a string has at least its length field: this limits the loop by the file's size */
-    if (out->count > left(p) / (width ? width : sizeof(uint64_t)))
-        return corrupt(p, "the array %.*s claims %" PRIu64 " elements, more than the file holds",
-                       shown(key), key.p, out->count);
+    if (!width && out->count > STRINGS_MAX)
+        return corrupt(p, "the array %.*s claims %" PRIu64 " strings; the limit is %d", shown(key),
+                       key.p, out->count, STRINGS_MAX);
+    if (width && out->count > left(p) / width)
+        return corrupt(p, "the array %.*s claims %" PRIu64 " elements; at most %zu can follow",
+                       shown(key), key.p, out->count, left(p) / width);
     if (width) {
         p->at += width * (size_t)out->count;
     } else {
         str ignored;
         for (uint64_t i = 0; i < out->count; i++) {
             if (!read_str(p, &ignored))
-                return corrupt(p, "string %" PRIu64 " of the array %.*s is cut off", i, shown(key),
+                return corrupt(p, "string %" PRIu64 " of the array %.*s " IS_CUT_OFF, i, shown(key),
                                key.p);
         }
     }
@@ -163,7 +178,7 @@ static int read_array(parse *p, str key, gguf_array *out) {
 
 static int read_kv(parse *p, kv *out) {
     if (!read_str(p, &out->key) || out->key.n == 0)
-        return corrupt(p, "a key is cut off or empty");
+        return corrupt(p, "a key is empty or " IS_CUT_OFF);
     if (!read_raw(p, &out->type, sizeof out->type))
         return corrupt(p, "the key %.*s has no value", shown(out->key), out->key.p);
     if (out->type >= VALUE_KINDS)
@@ -173,12 +188,12 @@ static int read_kv(parse *p, kv *out) {
         return read_array(p, out->key, &out->array);
     if (out->type == VALUE_STRING) {
         if (!read_str(p, &out->string))
-            return corrupt(p, "the text of %.*s is cut off", shown(out->key), out->key.p);
+            return corrupt(p, "the text of %.*s " IS_CUT_OFF, shown(out->key), out->key.p);
         return 0;
     }
     out->scalar = p->at;
     if (left(p) < value_bytes[out->type])
-        return corrupt(p, "the value of %.*s is cut off", shown(out->key), out->key.p);
+        return corrupt(p, "the value of %.*s " IS_CUT_OFF, shown(out->key), out->key.p);
     p->at += value_bytes[out->type];
     return 0;
 }
@@ -187,7 +202,7 @@ static int read_kv(parse *p, kv *out) {
 static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     uint32_t ndims, type;
     if (!read_str(p, &t->name) || t->name.n == 0 || !read_raw(p, &ndims, sizeof ndims))
-        return corrupt(p, "the tensor table is cut off");
+        return corrupt(p, "the tensor table " IS_CUT_OFF);
     if (ndims < 1 || ndims > 4)
         return corrupt(p, "the tensor %.*s has %" PRIu32 " dimensions", shown(t->name), t->name.p,
                        ndims);
@@ -196,14 +211,14 @@ static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     for (int i = 0; i < 4; i++) {
         t->dims[i] = 1;
         if (i < t->ndims && !read_raw(p, &t->dims[i], sizeof t->dims[i]))
-            return corrupt(p, "the tensor table is cut off");
+            return corrupt(p, "the tensor table " IS_CUT_OFF);
         if (t->dims[i] == 0 || t->dims[i] > INT64_MAX ||
             __builtin_mul_overflow(elements, t->dims[i], &elements))
             return corrupt(p, "the tensor %.*s has a dimension that is 0 or too large",
                            shown(t->name), t->name.p);
     }
     if (!read_raw(p, &type, sizeof type) || !read_raw(p, offset, sizeof *offset))
-        return corrupt(p, "the tensor table is cut off");
+        return corrupt(p, "the tensor table " IS_CUT_OFF);
     const quant_type *q = quant_find(type);
     if (!q)
         return err_set(p->e, ERR_UNSUPPORTED,
@@ -216,7 +231,7 @@ static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     uint64_t bytes;
     if (__builtin_mul_overflow(elements / (uint64_t)q->block_elements, (uint64_t)q->block_bytes,
                                &bytes) ||
-        bytes > (uint64_t)(p->end - p->start))
+        bytes > p->size)
         return corrupt(p, "the tensor %.*s is larger than the file", shown(t->name), t->name.p);
     t->bytes = (size_t)bytes;
     return 0;
@@ -246,6 +261,8 @@ static int read_alignment(parse *p, uint64_t *alignment) {
 
 /* Reads the tensor table and points every tensor at its data. */
 static int read_tensors(parse *p, uint64_t count) {
+    if (count > TENSORS_MAX)
+        return corrupt(p, "it claims %" PRIu64 " tensors; the limit is %d", count, TENSORS_MAX);
     if (count > left(p) / TENSOR_MIN_BYTES)
         return corrupt(p, "it claims %" PRIu64 " tensors, more than it holds", count);
     p->tensors = mem_zalloc(sizeof *p->tensors * (size_t)(count + 1));
@@ -256,7 +273,7 @@ static int read_tensors(parse *p, uint64_t count) {
     uint64_t alignment = 32;
     if (rc == 0)
         rc = read_alignment(p, &alignment);
-    uint64_t size = (uint64_t)(p->end - p->start);
+    uint64_t size = p->size;
     uint64_t head = ((uint64_t)(p->at - p->start) + alignment - 1) / alignment * alignment;
     head = BASE_MIN(head, size); /* a file without tensors may have no padding */
     for (size_t i = 0; i < p->ntensors && rc == 0; i++) {
@@ -290,6 +307,8 @@ static int read_header(parse *p, uint64_t *ntensors, uint64_t *nkvs) {
         return err_set(p->e, ERR_UNSUPPORTED,
                        "%s is GGUF version %" PRIu32 "; versions 2 and 3 are supported", p->called,
                        version);
+    if (*nkvs > KEYS_MAX)
+        return corrupt(p, "it claims %" PRIu64 " keys; the limit is %d", *nkvs, KEYS_MAX);
     if (*nkvs > left(p) / KV_MIN_BYTES)
         return corrupt(p, "it claims %" PRIu64 " keys, more than it holds", *nkvs);
     return 0;
@@ -349,7 +368,12 @@ static int map_file(const char *path, mapping *out, err *e) {
 static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     g->maps = mem_realloc(g->maps, sizeof *g->maps * (g->nmaps + 1));
     g->maps[g->nmaps++] = m;
-    parse p = {.called = called, .start = m.p, .at = m.p, .end = m.p + m.n, .e = e};
+    parse p = {.called = called,
+               .start = m.p,
+               .at = m.p,
+               .end = m.p + BASE_MIN(m.n, (size_t)METADATA_BYTES_MAX),
+               .size = m.n,
+               .e = e};
     int rc = read_shard(&p);
     if (rc == 0 && g->nmaps > 1) {
         uint64_t number;

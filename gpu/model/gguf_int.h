@@ -2,9 +2,10 @@
  * gguf_int.h - a GGUF file (versions 2 and 3), mapped read-only: its key-value pairs and tensors.
  *
  * Owns the mappings and their file descriptors; pointers that it returns point into them and live
- * until gguf_close. Every count, length, offset and enum is checked against the file's size before
- * it is used: a bad file gives ERR_CORRUPT with the reason (fuzzed). A sharded file is opened by
- * its first shard ("-00001-of-00003.gguf"). Specification: github.com/ggml-org/ggml, docs/gguf.md.
+ * until gguf_close. Every count, length, offset and enum is checked before it is used, against the
+ * file's size and against fixed limits: a bad file gives ERR_CORRUPT with the reason (fuzzed). A
+ * sharded file is opened by its first shard ("-00001-of-00003.gguf"). Specification:
+ * github.com/ggml-org/ggml, docs/gguf.md.
  */
 #ifndef KVASIR_GGUF_INT_H
 #define KVASIR_GGUF_INT_H

@@ -2,6 +2,8 @@
  * test_gpu_gguf.c - GGUF files: what is read, and that every kind of damage is refused with its
  * reason.
  */
+#include <sys/resource.h>
+
 #include "engine/engine_int.h"
 #include "gpu/llm.h"
 #include "gpu_testing.h"
@@ -93,9 +95,9 @@ static void refuses_each_kind_of_damage(void **state) {
     refuses_with_a_reason(&m, 1, ERR_UNSUPPORTED, "version 1");
     m = (gguf_maker){0};
     refuses_with_a_reason(&m, 3u << 24, ERR_UNSUPPORTED, "big-endian");
-    m = (gguf_maker){.nkvs = 1u << 30};
+    m = (gguf_maker){.nkvs = 1000};
     refuses_with_a_reason(&m, 3, ERR_CORRUPT, "keys, more than it holds");
-    m = (gguf_maker){.ntensors = UINT64_MAX};
+    m = (gguf_maker){.ntensors = 1000};
     refuses_with_a_reason(&m, 3, ERR_CORRUPT, "tensors, more than it holds");
     m = (gguf_maker){0};
     make_u32(&m, "twice", 1);
@@ -114,7 +116,7 @@ static void refuses_each_kind_of_damage(void **state) {
     make_key(&m, "huge", 9);
     put_u32(&m.kvs, 5);
     put_u64(&m.kvs, UINT64_MAX / 2);
-    refuses_with_a_reason(&m, 3, ERR_CORRUPT, "huge claims");
+    refuses_with_a_reason(&m, 3, ERR_CORRUPT, "huge claims 9223372036854775807 elements");
     m = (gguf_maker){0};
     make_u32(&m, "general.alignment", 24);
     make_tensor(&m, "t", GGUF_F32, 8, 1, w, sizeof w);
@@ -210,6 +212,64 @@ static void names_the_file(void **state) {
     rmdir(dir);
 }
 
+static long peak_kb(void) {
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+}
+
+/* Opens the maker's file, extended to 100 GB by a hole, which reads as zeros. `read_bytes`: how much
+ * of it has to be read, which counts as memory while it is mapped. */
+static void refuses_in_little_memory(gguf_maker *m, size_t read_bytes, const char *reason) {
+    char path[64] = P_tmpdir "/kvasir-gguf-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_file(path, make_file(m, 3));
+    assert_int_equal(truncate(path, 100000000000), 0);
+    gguf *g;
+    err e = {0};
+    long before = peak_kb();
+    assert_int_equal(gguf_open(path, &g, &e), ERR_CORRUPT);
+    if (!strstr(e.message, reason))
+        fail_msg("\"%s\" does not say \"%s\"", e.message, reason);
+    assert_in_range(peak_kb() - before, 0, (read_bytes + (16 << 20)) >> 10);
+    unlink(path);
+    make_free(m);
+}
+
+/* Counts and lengths that a file of this size could hold, and no model has. */
+static void limits_what_a_sparse_file_claims(void **state) {
+    (void)state;
+    const uint64_t claimed = 10000000000, fitting = 1 << 22;
+    gguf_maker m = {0};
+    make_key(&m, "words", 9);
+    put_u32(&m.kvs, 8);
+    put_u64(&m.kvs, claimed);
+    refuses_in_little_memory(&m, 0, "array words claims 10000000000 strings; the limit is 4194304");
+    m = (gguf_maker){0};
+    make_key(&m, "ints", 9);
+    put_u32(&m.kvs, 5);
+    put_u64(&m.kvs, claimed);
+    refuses_in_little_memory(&m, 0,
+                             "ints claims 10000000000 elements; at most 67108851 can follow");
+    m = (gguf_maker){0};
+    make_key(&m, "text", 8);
+    put_u64(&m.kvs, claimed);
+    refuses_in_little_memory(&m, 0,
+                             "the text of text is cut off, or reaches past the first 256 MiB");
+    m = (gguf_maker){.nkvs = 1000000000};
+    refuses_in_little_memory(&m, 0, "claims 1000000000 keys; the limit is 65536");
+    m = (gguf_maker){.ntensors = 1000000000};
+    refuses_in_little_memory(&m, 0, "claims 1000000000 tensors; the limit is 131072");
+    m = (gguf_maker){0}; /* an array that is within the limit, and zeros where a key should be */
+    make_key(&m, "words", 9);
+    put_u32(&m.kvs, 8);
+    put_u64(&m.kvs, fitting);
+    m.nkvs++;
+    refuses_in_little_memory(&m, fitting * 8, "a key is empty or");
+}
+
 static void reads_shards(void **state) {
     (void)state;
     char dir[64] = P_tmpdir "/kvasir-gguf-XXXXXX", paths[2][128];
@@ -267,6 +327,7 @@ int main(void) {
         cmocka_unit_test(refuses_each_kind_of_damage),
         cmocka_unit_test(survives_cuts_and_flips),
         cmocka_unit_test(names_the_file),
+        cmocka_unit_test(limits_what_a_sparse_file_claims),
         cmocka_unit_test(reads_shards),
         cmocka_unit_test(names_of_shards),
     };
