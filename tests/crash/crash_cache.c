@@ -106,7 +106,7 @@ static void round_of_killing(const char *database) {
 }
 
 int main(int argc, char **argv) {
-    int status = crash_main(argc, argv, &(crash_test){writer, round_of_killing});
+    int status = crash_main(argc, argv, &(crash_test){writer, round_of_killing, 50});
     printf("%lld kills; evicting by use, the last block flushed was there after %lld of %lld\n",
            (long long)kills, (long long)kept, (long long)by_use);
     CHECK(kept >= by_use * 9 / 10, "flushed blocks are lost");

@@ -5,7 +5,7 @@
 #ifndef CRASH_INT_H
 #define CRASH_INT_H
 
-#include <dirent.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,29 +35,29 @@ static inline uint32_t crash_random(uint32_t n) {
     return (uint32_t)(crash_state >> 33) % n;
 }
 
-/* Prints the seed: `program`, `program SEED` or
- * KVASIR_CRASH_SEED repeats a run. Returns the number of rounds. */
-static inline int crash_start(const char *seed) {
+/* Prints the seed: `program SEED` or KVASIR_CRASH_SEED repeats a run. Returns the number of rounds,
+ * `usual` of them in the suite, ten times as many if that is long. */
+static inline int crash_start(const char *seed, int usual) {
     const char *rounds = getenv("KVASIR_CRASH_ROUNDS");
     if (!seed)
         seed = getenv("KVASIR_CRASH_SEED");
     crash_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)crash_state);
     fflush(stdout);
-    return rounds ? atoi(rounds) : getenv("KVASIR_LONG") ? 500 : 50;
+    return rounds ? atoi(rounds) : getenv("KVASIR_LONG") ? usual * 10 : usual;
 }
 
+static inline int crash_remove_one(const char *path, const struct stat *st, int kind,
+                                   struct FTW *at) {
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* Removes a folder and all in it. */
 static inline void crash_remove(const char *path) {
-    DIR *d = opendir(path);
-    for (struct dirent *entry; d && (entry = readdir(d));) {
-        char file[600];
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        if (entry->d_name[0] != '.')
-            unlink(file);
-    }
-    if (d)
-        closedir(d);
-    rmdir(path);
+    nftw(path, crash_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Runs `program --write DIR SEED`, its acknowledgements (int64 each)
@@ -100,12 +100,13 @@ typedef struct crash_test {
                   const char *seed); /* writes and acknowledges until it is killed */
     /* One round: kills a writer of `database` and checks what it left. */
     void (*round)(const char *database);
+    int rounds; /* in the suite */
 } crash_test;
 
 static inline int crash_main(int argc, char **argv, const crash_test *t) {
     if (argc == 4 && strcmp(argv[1], "--write") == 0)
         return t->writer(argv[2], argv[3]);
-    int rounds = crash_start(argc > 1 ? argv[1] : NULL);
+    int rounds = crash_start(argc > 1 ? argv[1] : NULL, t->rounds);
     const char *tmp = getenv("TMPDIR");
     char dir[256], database[300];
     snprintf(dir, sizeof dir, "%s/kvasir-crash-XXXXXX", tmp && *tmp ? tmp : "/tmp");
@@ -113,8 +114,7 @@ static inline int crash_main(int argc, char **argv, const crash_test *t) {
     snprintf(database, sizeof database, "%s/db", dir);
     for (int i = 0; i < rounds; i++)
         t->round(database);
-    crash_remove(database);
-    rmdir(dir);
+    crash_remove(dir);
     return 0;
 }
 

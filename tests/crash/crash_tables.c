@@ -179,7 +179,7 @@ static void round_of_killing(const char *database) {
 }
 
 int main(int argc, char **argv) {
-    int status = crash_main(argc, argv, &(crash_test){writer, round_of_killing});
+    int status = crash_main(argc, argv, &(crash_test){writer, round_of_killing, 50});
     printf("%lld kills, %lld of them after a commit\n", (long long)kills, (long long)after_commit);
     return status;
 }
