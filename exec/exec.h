@@ -177,6 +177,7 @@ typedef struct exec_summary {
     double held_seconds;  /* time paused */
     bool reached_limit;   /* max_tokens_total or max_seconds stopped it, with ERR_LIMIT */
     uint64_t rows;
+    uint64_t failed; /* LLM calls that failed and gave NULL or their DEFAULT */
     llm_figures llm;
     llm_memory memory;
     workmem_use space; /* peak use of memory and temporary files by kept rows */

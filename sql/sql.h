@@ -57,7 +57,7 @@ typedef enum setting_type {
     X(prompt_format, WORD, "auto", "auto|chat|completion", "the model's chat template, or plain completion; auto: chat for TEXT without examples")                                     \
     X(llm_layout, WORD, "instruction", "auto|instruction|data", "which part of a prompt comes first; auto chooses by counting the tokens of the rows that reach the call") \
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
-    X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call: the statement fails, or the answer is NULL")                                \
+    X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call without ON ERROR: the statement fails, or the answer is NULL")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \
     X(llm_calibrate, WORD, "auto", "auto|off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs, recorded or fresh; auto: batch for BOOLEAN and ENUM of at most 8 answers, from 32 inputs on")  \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to estimate an LLM filter's selectivity")                              \
@@ -382,6 +382,8 @@ typedef struct llm_call {
     value temperature;    /* NULL: SET temperature applies */
     int calibrate;        /* CALIBRATE_…: the call's option, or else the setting */
     bool calibrate_given; /* the call has the option */
+    int on_error;         /* ON_ERROR_…: the call's clause, or else SET llm_on_error */
+    value otherwise;      /* ON_ERROR_NULL: the answer of a failed call, NULL or DEFAULT's value */
     int nstop;            /* 0: SET stop applies */
     str *stop;            /* stop sequences of a TEXT answer */
     int pos, len;         /* span of the first occurrence; pos -1: it is in a view */

@@ -89,7 +89,8 @@ static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **span
 }
 
 /* Uses the known answer, if there is one. Otherwise, if dedup is on, adds a pending answer to the
- * memo. */
+ * memo. That a call with ON ERROR failed is no answer for an equal prompt of a call without: it is
+ * submitted again, for the error. */
 bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
     op *o = x->o;
     llm_state *s = o->state;
@@ -97,6 +98,8 @@ bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
     llm_answer *own, stored;
     arena_reset(s->scratch); /* receives a stored answer's text, until keep_answer() copies it */
     bool known = look_up(o, site, input, x->spans, x->nspans, &x->id, s->scratch, &own, &stored);
+    if (own && own->failed && site->plan->call->on_error == ON_ERROR_FAIL)
+        return false;
     if (!own && o->ctx->settings->dedup) {
         site->answers[input] = answer_memo_expect(o->ctx->llm->memo);
         answer_memo_link(o->ctx->llm->memo, x->id.key, site->answers[input]);

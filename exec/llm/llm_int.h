@@ -174,7 +174,7 @@ typedef struct llm_answer {
     /* [call->nliterals] the probability of each literal; NULL: the call has no literals, or the
      * answer failed */
     const double *probs;
-    bool failed;    /* the answer is NULL; text is the reason (llm_on_error = 'null') */
+    bool failed;    /* there is no answer, and llm_call.otherwise stands for it; text: the reason */
     bool ended;     /* max_tokens ended the answer, not the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
     bool pending;   /* requested; the answer has not arrived yet */

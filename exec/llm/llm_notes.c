@@ -10,6 +10,8 @@
 
 #include "op_llm_int.h"
 
+enum { LITERAL_SHOWN = 40 };
+
 /* ---- ended, shortened, failed ---------------------------------------------------------------- */
 
 /* The answers of a call that are of one kind, such as failed. */
@@ -48,7 +50,16 @@ static answer_kind answers_of(const site_run *site, bool (*is)(const llm_answer 
     return k;
 }
 
-static void note_kinds(op *o, const site_run *site) {
+/* Returns what stands for the answer of a failed call, as SQL. */
+static const char *otherwise_shown(const llm_call *call, arena *mem) {
+    buf text = {0};
+    value_print_sql(&text, call->otherwise);
+    const char *out = arena_strndup(mem, text.p, utf8_fit(buf_str(&text), LITERAL_SHOWN));
+    buf_free(&text);
+    return out;
+}
+
+static void note_kinds(op *o, const site_run *site, arena *mem) {
     const llm_call *call = site->plan->call;
     answer_kind ended = answers_of(site, was_ended), cut = answers_of(site, was_shortened),
                 failed = answers_of(site, has_failed);
@@ -64,20 +75,20 @@ static void note_kinds(op *o, const site_run *site) {
                     call->number, cut.count, cut.of, llm_engine_info(site->engine)->context,
                     cut.row);
     if (failed.count > 0)
-        exec_notice(o->ctx,
-                    "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
-                    call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
-                    failed.first->text.p);
+        exec_notice(o->ctx, "LLM#%d: %u of %u calls failed and are %s, the first in row %lld: %.*s",
+                    call->number, failed.count, failed.of, otherwise_shown(call, mem), failed.row,
+                    (int)failed.first->text.n, failed.first->text.p);
     o->ctx->llm->figures.answers_ended += ended.count;
     o->ctx->llm->figures.prompts_shortened += cut.count;
+    o->ctx->counts.summary.failed += failed.count;
 }
 
 /* ---- how often each answer was given --------------------------------------------------------- */
 
 /* The typed answers of a call, as its priors decide them. */
 typedef struct answer_tally {
-    /* [nliterals + 2] number of rows by answer, of those whose answer is NULL, and of those whose
-     * answer calibration changed */
+    /* [nliterals + 3] number of rows by answer, of those whose answer is NULL, of those whose
+     * answer calibration changed, and of those with the DEFAULT of a failed call */
     uint64_t *rows;
     uint32_t known;     /* number of distinct inputs with an answer */
     uint32_t changed;   /* number of these whose answer calibration changed */
@@ -101,8 +112,9 @@ static uint64_t *wanted_rows(const site_run *site, arena *mem, uint64_t *empty) 
 
 static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally *t) {
     int n = site->plan->call->nliterals;
+    int fails = site->plan->call->otherwise.type == TYPE_NULL ? 0 : 2;
     double *probs = ARENA_ARRAY(mem, double, n);
-    *t = (answer_tally){.rows = ARENA_ARRAY(mem, uint64_t, n + 2),
+    *t = (answer_tally){.rows = ARENA_ARRAY(mem, uint64_t, n + 3),
                         .count = ARENA_ARRAY(mem, uint32_t, n),
                         .mean = ARENA_ARRAY(mem, double, n),
                         .low = ARENA_ARRAY(mem, double, n),
@@ -111,7 +123,7 @@ static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally 
     for (uint32_t i = 0; i < site->in->count; i++) {
         const llm_answer *a = site->answers[i];
         if (a == NULL || a->pending || a->failed || a->probs == NULL) {
-            t->rows[n] += a != NULL && a->failed ? wanted[i] : 0;
+            t->rows[n + fails] += a != NULL && a->failed ? wanted[i] : 0;
             continue;
         }
         llm_answer decided = llm_decided(o, site, a, probs);
@@ -131,7 +143,7 @@ static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally 
     }
 }
 
-enum { LITERAL_SHOWN = 40, ANSWERS_SHOWN = 8, NAME_SHOWN = 30 };
+enum { ANSWERS_SHOWN = 8, NAME_SHOWN = 30 };
 
 static const char *literal_shown(const llm_call *call, int literal, bool quoted, arena *mem) {
     char text[LITERAL_SHOWN + 1];
@@ -184,6 +196,9 @@ static void print_call(const exec_ctx *ctx, const llm_call *call, const uint64_t
         append_answer(&line, arena_printf(mem, "%d others", others), numbers, other_rows);
     if (rows[n] > 0)
         append_answer(&line, "NULL", numbers, rows[n]);
+    if (rows[n + 2] > 0)
+        append_answer(&line, arena_printf(mem, "%s on error", otherwise_shown(call, mem)), numbers,
+                      rows[n + 2]);
     if (rows[n + 1] > 0) {
         buf_append_c(&line, "; calibration changed ");
         buf_append_count(&line, rows[n + 1]);
@@ -203,8 +218,8 @@ static void summarize(op *o, const llm_call *call, const uint64_t *rows) {
     uint64_t **sums = ctx->llm->answer_rows;
     int at = call->number - 1;
     if (sums[at] == NULL)
-        sums[at] = ARENA_ARRAY(ctx->llm->mem, uint64_t, call->nliterals + 2);
-    for (int k = 0; k < call->nliterals + 2; k++)
+        sums[at] = ARENA_ARRAY(ctx->llm->mem, uint64_t, call->nliterals + 3);
+    for (int k = 0; k < call->nliterals + 3; k++)
         sums[at][k] += rows[k];
     buf text = {0};
     for (int i = 0; i < ctx->stmt->ncalls; i++)
@@ -365,7 +380,7 @@ static void note_empty(op *o, const site_run *site, arena *mem) {
 static void note_site(op *o, const site_run *site) {
     const llm_call *call = site->plan->call;
     arena *mem = arena_new();
-    note_kinds(o, site);
+    note_kinds(o, site, mem);
     if (call->nliterals > 0) {
         answer_tally t;
         tally_answers(o, site, mem, &t);

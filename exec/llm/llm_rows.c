@@ -135,7 +135,10 @@ static int answer_column(op *o, const site_run *site, const int64_t *rows, int c
         int status = 0;
         if (a) {
             llm_answer decided = llm_decided(o, site, a, probs);
-            status = answer_value(call, &decided, &v, e);
+            if (decided.failed && ((llm_state *)o->state)->mode->answers)
+                v = call->otherwise;
+            else
+                status = answer_value(call, &decided, &v, e);
         }
         if (asked && !a && ((llm_state *)o->state)->mode->answers)
             status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered", call->number);

@@ -166,7 +166,7 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
     if (reason.hint[0] != '\0')
         err_hint(e, "%s", reason.hint);
     else if (reason.code == ERR_LIMIT)
-        err_hint(e, "%sSET llm_on_error = 'null' makes such answers NULL",
+        err_hint(e, "%sNULL ON ERROR after the call's last argument makes such answers NULL",
                  x->o->ctx->settings->llm_overflow == OVERFLOW_ERROR
                      ? "SET llm_overflow = 'truncate' leaves fields out of such prompts, "
                      : "");
@@ -207,7 +207,7 @@ static int send_input(llm_sender *x, int at, uint32_t input, err *e) {
         add_to_queue(x);
         return 0;
     }
-    if (x->o->ctx->settings->llm_on_error != ON_ERROR_NULL || status == ERR_CANCELLED)
+    if (site->plan->call->on_error == ON_ERROR_FAIL || status == ERR_CANCELLED)
         return complain(x, at, input, e);
     if (x->driver->failed)
         x->driver->failed(x, at, input, e);

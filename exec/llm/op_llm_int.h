@@ -109,7 +109,7 @@ typedef struct llm_driver {
     bool (*is_known)(llm_sender *x, int at, uint32_t input);
     /* Takes the request of an input that is not known; NULL: llm_submit(). */
     int (*submit)(llm_sender *x, const llm_request *request, err *e);
-    /* Called if the input could not be submitted and llm_on_error = 'null'. May be NULL. */
+    /* Called if the input could not be submitted and the call has ON_ERROR_NULL. May be NULL. */
     void (*failed)(llm_sender *x, int at, uint32_t input, const err *reason);
     /* Runs the session until it is idle. */
     int (*drain)(llm_sender *x, err *e);

@@ -358,6 +358,13 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
             "calibrated", true);
     if (call->max_tokens)
         fact_number(f, NULL, "max_tokens", call->max_tokens);
+    if (call->on_error == ON_ERROR_NULL) {
+        buf otherwise = {0};
+        value_print_sql(&otherwise, call->otherwise);
+        fact_str(f, ", ", "on_error", buf_str(&otherwise));
+        fact_words(f, " on error");
+        buf_free(&otherwise);
+    }
     fact_bool(f, NULL, "examples", call->examples != NULL);
     fact_bool(f, NULL, "prob", u->nprobs > 0);
     fact_expr(f, " only where ", "guard", u->guard);

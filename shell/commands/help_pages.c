@@ -43,7 +43,8 @@ static void list_view_keys(buf *out) {
 
 static const help_page pages[] = {
     {"llm", "returns enum boolean examples answer", "asking the model",
-     "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]\n"
+     "LLM(prompt, field [AS name], … [, option => value] [NULL ON ERROR])\n"
+     "  [RETURNS type]\n"
      "\n"
      "An expression that asks the model about each row. The prompt is a\n"
      "constant text; the fields are the row's data. {name} in the prompt\n"
@@ -97,6 +98,12 @@ static const help_page pages[] = {
      "A NULL field is left out. If the prompt names it in braces, or if all\n"
      "fields are NULL, the answer is NULL and the model is not asked.\n"
      "\n"
+     "A call fails where its prompt is too long. NULL ON ERROR, ERROR ON ERROR\n"
+     "or DEFAULT value ON ERROR after the last argument says what happens then:\n"
+     "\n"
+     "    SELECT who, LLM('Is {said} positive?', said DEFAULT 'unclear' ON ERROR)\n"
+     "                RETURNS ENUM('positive', 'negative') FROM talk;\n"
+     "\n"
      "To see what is sent, without asking, and what it cost\n"
      "\n"
      "    EXPLAIN (PROMPT) SELECT LLM('Is it praise?', said) = 'yes' FROM talk;\n"
@@ -109,7 +116,7 @@ static const help_page pages[] = {
      "      list all answers: LLM(…) RETURNS ENUM('maybe', 'never')\n"
      "  a prompt of … tokens exceeds the model's context\n"
      "      ask about fewer or shorter fields; SET llm_overflow = 'truncate'\n"
-     "      leaves out the longest, SET llm_on_error = 'null' answers NULL\n"
+     "      leaves out the longest, NULL ON ERROR in the call answers NULL\n"
      "  no model is set, and the default one cannot be read\n"
      "      name a .gguf file with --model or KVASIR_MODEL\n"},
     {"calibrate", "calibration", "answers that are nearly all the same",

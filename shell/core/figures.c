@@ -27,6 +27,11 @@ void shell_summary_line(const exec_summary *s, buf *out) {
         buf_append_count(out, m->answers_stored);
         buf_append_c(out, m->answers_stored == 1 ? " answer known" : " " WORDS_KNOWN);
     }
+    if (s->failed > 0) {
+        buf_append_c(out, ", ");
+        buf_append_count(out, s->failed);
+        buf_append_c(out, " failed");
+    }
     if (s->answers[0] != 0)
         buf_printf(out, "\n%s", s->answers);
 }
@@ -59,6 +64,8 @@ void shell_figures(const exec_summary *s, buf *out) {
         stat_line(out, label, m->name);
     LLM_COUNTERS(COUNTER_LINE)
 #undef COUNTER_LINE
+    if (s->failed > 0)
+        stat_line(out, "failed", s->failed);
     str answers = str_from(s->answers);
     while (answers.n > 0) {
         str line = str_split_next(&answers, '\n');

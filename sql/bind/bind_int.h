@@ -81,7 +81,8 @@ typedef struct call_uses {
     bool boolean;  /* compared with a BOOLEAN or used as a condition */
     list literals; /* of str*: the text literals it is compared with */
     /* Of str*: literals it is compared with that also occur in the compared expression, like
-     * 'none' in COALESCE(LLM(…), 'none') = 'none'. They are answers only if `literals` is empty. */
+     * 'none' in COALESCE(LLM(…), 'none') = 'none', or are its DEFAULT ON ERROR. They are answers
+     * only if `literals` is empty. */
     list fallbacks;
     int literal_pos, literal_len; /* position of the first literal */
     int pos, len;                 /* position of the first occurrence */

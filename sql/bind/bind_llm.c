@@ -564,7 +564,8 @@ static void key_options(const binder *b, buf *out, const llm_call *call) {
     bool given = call->temperature.type == TYPE_REAL;
     buf_printf(out, "|%d|%zu:%.*s|", llm_call_max_tokens(s, call), model.n, (int)model.n, model.p);
     value_print_sql(out, value_real(given ? call->temperature.r : s->temperature));
-    buf_printf(out, "|%d%d", call->calibrate, call->calibrate_given);
+    buf_printf(out, "|%d%d%d", call->calibrate, call->calibrate_given, call->on_error);
+    value_print_sql(out, call->otherwise);
     for (int i = 0; i < call->nstop; i++)
         value_print_sql(out, value_text(call->stop[i]));
     if (call->nstop == 0 && stop.n > 0)
@@ -607,6 +608,11 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
 static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const node **examples) {
     int status = bind_prompt(b, n, &call->prompt);
     call->calibrate = b->env->settings->llm_calibrate;
+    call->on_error = b->env->settings->llm_on_error;
+    if (n->on_error.given)
+        call->on_error = n->on_error.fails ? ON_ERROR_FAIL : ON_ERROR_NULL;
+    if (n->on_error.otherwise)
+        call->otherwise = n->on_error.otherwise->literal;
     for (int i = 1; i < n->nargs && !status; i++)
         status = bind_field(b, f, n->args[i], n->names[i]);
     if (!status)
@@ -616,6 +622,19 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const
     for (int i = 0; i < n->options.n && !status; i++)
         status = bind_option(b, n->options.items[i], call, examples);
     return status;
+}
+
+/* Converts the value of DEFAULT … ON ERROR to the type of the call. */
+static int fit_default(binder *b, const node *n, llm_call *call) {
+    expr *x = bind_expr(b, n);
+    if (!x)
+        return (int)b->e->code;
+    if (!(x = to_type_implicit(b, x, llm_call_type(call), "DEFAULT … ON ERROR"))) {
+        err_hint(b->e, "write a value of the call's type, or NULL ON ERROR");
+        return (int)b->e->code;
+    }
+    call->otherwise = x->literal;
+    return 0;
 }
 
 static int complete_call(binder *b, const node *n, llm_call *call, const fields *f,
@@ -628,6 +647,8 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);
     if (!status)
         status = llm_set_type(b, n, call, uses);
+    if (!status && call->otherwise.type != TYPE_NULL)
+        status = fit_default(b, n->on_error.otherwise, call);
     if (!status && examples)
         status = bind_examples(b, examples, f, call);
     return status;
@@ -668,6 +689,8 @@ static call_info *call_of(binder *b, const node *n, llm_call *call, const fields
     info->given = n->returns.given;
     info->call = call;
     list_add(b->mem, &b->calls, info);
+    if (used == TYPE_NULL && call->otherwise.type != TYPE_TEXT)
+        used = call->otherwise.type;
     if (used != TYPE_NULL && !info->given)
         llm_note_type(b, info, used);
     return complete_call(b, n, call, f, examples, info->uses) ? NULL : info;

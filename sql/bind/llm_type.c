@@ -324,6 +324,12 @@ static void find_sources(binder *b, const expr *x, sources *out) {
         find_sources(b, x->args[i], out);
 }
 
+/* True if the text x is what a failed call gives: DEFAULT x ON ERROR. */
+static bool is_default(const call_info *info, const expr *x) {
+    value v = info->call->otherwise;
+    return v.type == TYPE_TEXT && str_equal(v.s, x->literal.s);
+}
+
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
     sources from = {0};
     bool open = false;
@@ -339,8 +345,9 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
         open = true;
         if (with->type == TYPE_TEXT && with->kind == EXPR_LITERAL)
             note_literal(b, info->uses,
-                         has_text(&from.texts, with->literal.s) ? &info->uses->fallbacks
-                                                                : &info->uses->literals,
+                         has_text(&from.texts, with->literal.s) || is_default(info, with)
+                             ? &info->uses->fallbacks
+                             : &info->uses->literals,
                          with);
         else if (type_is_number(with->type))
             llm_note_type(b, info, with->type);
@@ -370,7 +377,7 @@ static int refuse_literal(binder *b, const llm_call *call, const expr *at, str t
 bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     const call_info *info = llm_info_of(b, call);
     if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||
-        with->type != TYPE_TEXT || expr_is_null(with) || !info->given)
+        with->type != TYPE_TEXT || expr_is_null(with) || !info->given || is_default(info, with))
         return true;
     for (int i = 0; i < info->call->nliterals; i++)
         if (str_equal(info->call->literals[i], with->literal.s))

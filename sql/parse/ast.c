@@ -493,7 +493,8 @@ llm_type *llm_type_new(parser *p, token start, token name, list *literals, node 
     return t;
 }
 
-node *node_llm(parser *p, token start, list *args, llm_type *returns, token end) {
+node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, llm_type *returns,
+               token end) {
     int stop = returns ? returns->pos + returns->len : end.pos + end.len;
     p->calls_model = true;
     node *n = node_new(p, NODE_LLM, start.pos, stop - start.pos);
@@ -511,6 +512,7 @@ node *node_llm(parser *p, token start, list *args, llm_type *returns, token end)
             node_arg(p, n, a->value);
         }
     }
+    n->on_error = on_error;
     if (returns)
         n->returns = *returns;
     return n;

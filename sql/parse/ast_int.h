@@ -54,8 +54,9 @@ typedef enum node_kind {
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
     NODE_CALL,     /* name(args); distinct, star, order_by, filter, over */
-    NODE_LLM,      /* args: prompt, fields; names: the aliases of args; options; returns */
-    NODE_BOUND     /* bound: a column that the binder substitutes; the grammar never creates one */
+    /* args: prompt, fields; names: the aliases of args; options; on_error; returns */
+    NODE_LLM,
+    NODE_BOUND /* bound: a column that the binder substitutes; the grammar never creates one */
 } node_kind;
 
 typedef struct llm_option {
@@ -71,6 +72,13 @@ typedef struct llm_type {
     node *low, *high; /* BETWEEN low AND high */
     int pos, len;
 } llm_type;
+
+/* NULL ON ERROR, ERROR ON ERROR or DEFAULT x ON ERROR of an LLM call. */
+typedef struct llm_on_error {
+    bool given;
+    bool fails;      /* ERROR ON ERROR */
+    node *otherwise; /* the literal x, or NULL's; a null pointer: ERROR, or not given */
+} llm_on_error;
 
 struct node {
     node_kind kind;
@@ -91,6 +99,7 @@ struct node {
     value_type type;
     ident *names; /* NODE_LLM: [nargs] aliases; name.n = 0: the argument has no alias */
     list options; /* NODE_LLM: of llm_option* */
+    llm_on_error on_error;
     llm_type returns;
     const expr *bound;
 };
@@ -359,7 +368,8 @@ bound_spec *bound_new(parser *p, bound_kind kind, node *offset, token start, tok
 /* Makes a frame of `from` AND `to`. `to` is NULL if not written, which means CURRENT ROW. */
 frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec *from,
                       const bound_spec *to, frame_exclude exclude);
-node *node_llm(parser *p, token start, list *args, llm_type *returns, token end);
+node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, llm_type *returns,
+               token end);
 
 /* An argument of LLM() during parsing. */
 typedef struct llm_arg {

@@ -42,7 +42,7 @@ static int end_of(token t) {
 }
 
 %fallback ID
-    ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END EXCLUDE EXPLAIN FILTER
+    ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END ERROR EXCLUDE EXPLAIN FILTER
     FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
     RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW TIES TO TRANSACTION UNBOUNDED UNPIN VIEW
     WARM.
@@ -798,9 +798,10 @@ call(A) ::= name(N) LP STAR RP(C). { A = node_call_star(p, N, C); }
 %type llm_args {list *}
 %type llm_arg {llm_arg *}
 %type returns {llm_type *}
+%type on_error {llm_on_error}
 expr(A) ::= llm(X). { A = X; }
-llm(A) ::= LLM(T) LP llm_args(L) RP(C). [LOWEST] { A = node_llm(p, T, L, NULL, C); }
-llm(A) ::= LLM(T) LP llm_args(L) RP(C) RETURNS returns(R). { A = node_llm(p, T, L, R, C); }
+llm(A) ::= LLM(T) LP llm_args(L) on_error(E) RP(C). [LOWEST] { A = node_llm(p, T, L, E, NULL, C); }
+llm(A) ::= LLM(T) LP llm_args(L) on_error(E) RP(C) RETURNS returns(R). { A = node_llm(p, T, L, E, R, C); }
 llm_args(A) ::= llm_arg(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
 llm_args(A) ::= llm_args(A) COMMA llm_arg(X). { list_add(p->mem, A, X); }
 llm_arg(A) ::= expr(X). { A = llm_arg_new(p, X, NULL, NULL); }
@@ -808,6 +809,10 @@ llm_arg(A) ::= expr(X) AS name(N). { A = llm_arg_new(p, X, &N, NULL); }
 llm_arg(A) ::= STAR(S). { A = llm_arg_new(p, node_star(p, NULL, S), NULL, NULL); }
 llm_arg(A) ::= name(N) DOT STAR(S). { A = llm_arg_new(p, node_star(p, &N, S), NULL, NULL); }
 llm_arg(A) ::= name(N) ARROW expr(X). { A = llm_arg_new(p, X, NULL, &N); }
+on_error(A) ::= . { A = (llm_on_error){0}; }
+on_error(A) ::= ERROR ON ERROR. { A = (llm_on_error){.given = true, .fails = true}; }
+on_error(A) ::= NULL(T) ON ERROR. { A = (llm_on_error){.given = true, .otherwise = node_value(p, T, value_null())}; }
+on_error(A) ::= DEFAULT literal(X) ON ERROR. { A = (llm_on_error){.given = true, .otherwise = X}; }
 returns(A) ::= type_name(N). [LOWEST] { A = llm_type_new(p, N, N, NULL, NULL, NULL, N); }
 returns(A) ::= type_name(N) LP enum_literals(L) RP(C). { A = llm_type_new(p, N, N, L, NULL, NULL, C); }
 returns(A) ::= type_name(N) BETWEEN signed_number(X) AND signed_number(Y). {

@@ -195,6 +195,10 @@ static void print_call(const llm_site *u, buf *out) {
         buf_printf(out, " max_tokens %d", c->max_tokens);
     if (c->examples)
         buf_append_c(out, " with examples");
+    if (c->on_error == ON_ERROR_NULL) {
+        buf_append_c(out, " on error ");
+        value_print_sql(out, c->otherwise);
+    }
     for (int i = 0; i < u->nprobs; i++) {
         buf_append_char(out, ' ');
         llm_prob_print(c, u->probs[i].literal, out);

@@ -55,7 +55,7 @@ static const function_info infos[] = {
     {"stddev", 1, 1, false, FUNCTION_AGGREGATE, "stddev([DISTINCT] x)",
      "sample standard deviation; NULL if there are fewer than two values"},
     {"llm", 1, -1, false, FUNCTION_MODEL,
-     "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
+     "LLM(prompt, field [AS name], … [, option => value] [NULL ON ERROR]) [RETURNS type]",
      "asks the model about each row; .help llm shows its types and options"},
     {"llm_prob", 1, 2, false, FUNCTION_MODEL, "LLM_PROB(LLM(…) [, answer])",
      "probability of a call's answer, or of one that it may give; the call may be named by its "
