@@ -254,7 +254,7 @@ typedef struct function_info {
 } function_info;
 
 /* Returns all functions, for .help and completion: scalars, aggregates, window functions, LLM(),
- * LLM_PROB() and generate_series(). */
+ * LLM_PROB(), the names of SQL_LLM_NAMES and generate_series(). */
 const function_info *sql_functions(size_t *count);
 
 /* X(name, example of a value, help): the options of LLM(), written name => value after the fields. */
@@ -267,6 +267,32 @@ const function_info *sql_functions(size_t *count);
     X("stop", "'text'", "a text that ends a TEXT answer and is not part of it; may be given several times")                \
     X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")
 /* clang-format on */
+
+/* X(name, signature, the call that it stands for, hint for wrong arguments): names of other systems
+ * for common calls of LLM(). In the call, `prompt` is the first argument and `field` all others;
+ * `text` and {text} are the first argument, {language} is the second; the arguments after the first are
+ * {labels} and the answers of ENUM (parse/llm_names.c). */
+/* clang-format off */
+#define SQL_LLM_NAMES(X)                                                                                                   \
+    X("AI_FILTER", "AI_FILTER(prompt, field, …)", "LLM(prompt, field) RETURNS BOOLEAN",                                    \
+      "pass a column as a field, not in the prompt")                                                                       \
+    X("AI_CLASSIFY", "AI_CLASSIFY(text, 'label', 'label', …)", "LLM('Which fits {text} best: {labels}?', text) RETURNS ENUM('label', 'label')", \
+      "the labels may also be a list: ['label', 'label']")                                                                 \
+    X("AI_COMPLETE", "AI_COMPLETE(prompt, field, …)", "LLM(prompt, field) RETURNS TEXT", "the model is an option: model => m") \
+    X("AI_SCORE", "AI_SCORE(prompt, field, …)", "LLM_MEAN(LLM(prompt, field) RETURNS INTEGER BETWEEN 0 AND 10)",           \
+      "pass a column as a field, not in the prompt")                                                                       \
+    X("AI_SUMMARIZE", "AI_SUMMARIZE(text)", "LLM('Summarize {text} in one sentence', text) RETURNS TEXT",                  \
+      "the option max_tokens => n limits the length")                                                                      \
+    X("AI_SENTIMENT", "AI_SENTIMENT(text)",                                                                                \
+      "LLM('What is the sentiment of {text}?', text) RETURNS ENUM('positive', 'negative', 'neutral', 'mixed')",            \
+      "for aspects of a text ask about each: LLM('How does {x} judge the price?', x) RETURNS ENUM(…)")                     \
+    X("AI_TRANSLATE", "AI_TRANSLATE(text, 'language')", "LLM('Translate {text} into {language}', text) RETURNS TEXT",      \
+      "the language is the one to translate into")
+/* clang-format on */
+
+typedef struct llm_name_info {
+    const char *name, *signature, *stands_for, *instead;
+} llm_name_info;
 
 typedef struct llm_option_info {
     const char *name, *example, *help;
@@ -363,6 +389,7 @@ typedef struct rel rel;
  * as literals. BOOLEAN has the literals true and false. */
 typedef struct llm_call {
     int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
+    str written_as;  /* the name of SQL_LLM_NAMES by which it was written; n = 0: LLM */
     value prompt;    /* TEXT as written; if NULL, the call's result is NULL */
     str instruction; /* the prompt with {x} replaced by the name of field x, {{ by {, }} by } */
     int nfields;
@@ -905,7 +932,7 @@ typedef struct select_column {
     str name;         /* its alias, else the column's name; n = 0: neither */
     int pos, len;     /* span of `text` in the statement */
     bool is_call;     /* the expression is an LLM call and nothing else */
-    bool calls_model; /* it has LLM, LLM_PROB or LLM_MEAN anywhere */
+    bool calls_model; /* it has LLM() or another function of the model anywhere */
     bool calibrates;  /* is_call: the call has the option calibrate */
     int after_prompt; /* is_call: offset in `text` at which ", option => value" can be inserted */
     int nanswers;     /* is_call: number of answers that RETURNS lists; 0: it lists none */

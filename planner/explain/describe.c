@@ -340,6 +340,8 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     for (int k = 0; k < call->nfields; k++)
         fields[k] = call->field_names[as_written ? k : u->field_order[k]];
     fact_number(f, "#", "call", call->number);
+    if (call->written_as.n)
+        fact_str(f, " ", "written_as", call->written_as);
     describe_instruction(f, call->instruction);
     fact_strs(f, "", "fields", fields, call->nfields);
     fact_name(f, call->nfields > 1 && !as_written ? "; " : NULL, "field_order",

@@ -639,6 +639,7 @@ static int fit_default(binder *b, const node *n, llm_call *call) {
 
 static int complete_call(binder *b, const node *n, llm_call *call, const fields *f,
                          const node *examples, const call_uses *uses) {
+    call->written_as = n->name.name;
     call->nfields = f->n;
     call->field_names = f->names;
     call->field_required = ARENA_ARRAY(b->mem, bool, f->n);

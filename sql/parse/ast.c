@@ -478,6 +478,23 @@ llm_arg *llm_arg_new(parser *p, node *x, token *alias, token *option) {
     return a;
 }
 
+node *node_text_list(parser *p, token t) {
+    node *n = node_new(p, NODE_ROW, t.pos, t.len);
+    for (int at = 1; t.text.p[at] != ']'; at++) {
+        if (t.text.p[at] != '\'')
+            continue;
+        token one = {{t.text.p + at, 0}, t.pos + at, 0};
+        size_t length;
+        const char *problem;
+        sql_lex(p->text, (size_t)one.pos, &length, &problem);
+        one.text.n = length;
+        one.len = (int)length;
+        node_arg(p, n, node_text(p, one));
+        at += one.len - 1;
+    }
+    return n;
+}
+
 llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high,
                        token end) {
     llm_type *t = ARENA_NEW(p->mem, llm_type);

@@ -54,7 +54,8 @@ typedef enum node_kind {
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
     NODE_CALL,     /* name(args); distinct, star, order_by, filter, over */
-    /* args: prompt, fields; names: the aliases of args; options; on_error; returns */
+    /* args: prompt, fields; names: the aliases of args; options; on_error; returns; name: the
+     * name of SQL_LLM_NAMES by which it was written, or absent */
     NODE_LLM,
     NODE_BOUND /* bound: a column that the binder substitutes; the grammar never creates one */
 } node_kind;
@@ -370,6 +371,11 @@ frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec 
                       const bound_spec *to, frame_exclude exclude);
 node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, llm_type *returns,
                token end);
+
+/* llm_names.c: a call by a name of SQL_LLM_NAMES, as the call of LLM() or LLM_MEAN() that it is. */
+node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_error, token end);
+/* Returns ['a', 'b'] as a NODE_ROW of one or more texts. */
+node *node_text_list(parser *p, token t);
 
 /* An argument of LLM() during parsing. */
 typedef struct llm_arg {

@@ -32,6 +32,15 @@ static const struct {
      "remove the comma before ERROR: LLM('…', x ERROR ON ERROR)"},
     {NULL, TK_RP, NULL, TK_NULL, NULL,
      "in a call it stands before the ): LLM('…', x NULL ON ERROR)"},
+    {NULL, TK_RETURNS, NULL, TK_ID, NULL,
+     "only LLM() has RETURNS; what AI_FILTER() and the like return is fixed"},
+    {NULL, TK_ARROW, NULL, TK_TEXT_LIST, NULL,
+     "write the list without the name: AI_CLASSIFY(x, ['a', 'b'])"},
+    {NULL, TK_ID, "ARRAY", TK_TEXT_LIST, NULL,
+     "write the list without ARRAY: AI_CLASSIFY(x, ['a', 'b'])"},
+    {NULL, ANY_CODE, NULL, TK_TEXT_LIST, NULL,
+     "lists are not supported; write one row for each value, as in VALUES (1), (2), or x IN (1, "
+     "2)"},
     {NULL, TK_SLASH, NULL, TK_SLASH, NULL, "write /: INTEGER / INTEGER is an integer division"},
     {NULL, ANY_CODE, NULL, TK_ID, "SEPARATOR", "write group_concat(x, ', ')"},
     {NULL, ANY_CODE, NULL, TK_ID, "ISNULL", "write IS NULL"},
@@ -139,6 +148,9 @@ const char *foreign_syntax_hint(const parser *p, int code, token at) {
     if (p->previous_code == TK_LP && is_word(p->before, "LATERAL"))
         return "write a subquery in the select list, which may read the tables of FROM, or "
                "JOIN the tables ON its condition";
+    if (code == TK_LP && is_word(p->before, "."))
+        return "function names have no dot: AI.IF is AI_FILTER, AI.CLASSIFY is AI_CLASSIFY, "
+               "AI.SCORE is AI_SCORE, AI.GENERATE is AI_COMPLETE";
     for (size_t i = 0; i < BASE_COUNT(patterns); i++)
         if ((patterns[i].previous == ANY_CODE || patterns[i].previous == p->previous_code) &&
             (patterns[i].code == ANY_CODE || patterns[i].code == code) &&

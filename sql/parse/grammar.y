@@ -2,8 +2,8 @@
  * grammar.y - the SQL grammar, for lemon. Its actions only call the constructors of ast.c.
  *
  * The words listed as %fallback are keywords only where the grammar accepts them, and names
- * elsewhere. FILTER, OVER, QUALIFY and WINDOW are keywords only if parse.c finds the tokens around
- * them that their syntax requires. All other keywords are reserved.
+ * elsewhere. FILTER, OVER, QUALIFY and WINDOW, and the names of SQL_LLM_NAMES (LLM_NAME), are
+ * keywords only if parse.c finds the tokens around them that their syntax requires. All other keywords are reserved.
  * The binder resolves names and types.
  */
 %name sql_grammar
@@ -43,7 +43,7 @@ static int end_of(token t) {
 
 %fallback ID
     ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END ERROR EXCLUDE EXPLAIN FILTER
-    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
+    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST LLM_NAME MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
     RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW TIES TO TRANSACTION UNBOUNDED UNPIN VIEW
     WARM.
 
@@ -802,10 +802,12 @@ call(A) ::= name(N) LP STAR RP(C). { A = node_call_star(p, N, C); }
 expr(A) ::= llm(X). { A = X; }
 llm(A) ::= LLM(T) LP llm_args(L) on_error(E) RP(C). [LOWEST] { A = node_llm(p, T, L, E, NULL, C); }
 llm(A) ::= LLM(T) LP llm_args(L) on_error(E) RP(C) RETURNS returns(R). { A = node_llm(p, T, L, E, R, C); }
+llm(A) ::= LLM_NAME(T) LP llm_args(L) on_error(E) RP(C). { A = node_llm_name(p, T, L, E, C); }
 llm_args(A) ::= llm_arg(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
 llm_args(A) ::= llm_args(A) COMMA llm_arg(X). { list_add(p->mem, A, X); }
 llm_arg(A) ::= expr(X). { A = llm_arg_new(p, X, NULL, NULL); }
 llm_arg(A) ::= expr(X) AS name(N). { A = llm_arg_new(p, X, &N, NULL); }
+llm_arg(A) ::= TEXT_LIST(T). { A = llm_arg_new(p, node_text_list(p, T), NULL, NULL); }
 llm_arg(A) ::= STAR(S). { A = llm_arg_new(p, node_star(p, NULL, S), NULL, NULL); }
 llm_arg(A) ::= name(N) DOT STAR(S). { A = llm_arg_new(p, node_star(p, &N, S), NULL, NULL); }
 llm_arg(A) ::= name(N) ARROW expr(X). { A = llm_arg_new(p, X, NULL, &N); }

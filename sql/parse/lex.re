@@ -90,6 +90,9 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
         *problem = "unexpected NUL byte";
         return TK_ILLEGAL;
     }
+    blank = [ \t\r\n]*;
+    text = "'" ([^'\x00] | "''")* "'";
+    "[" blank text (blank "," blank text)* blank "]" { *end = cursor; return TK_TEXT_LIST; }
     "[" ([ \t]* [0-9'\x2d] [^\]\x00\n]* | [ \t]* | [^\]\x00\n]* "," [^\]\x00\n]*) "]" { *end = cursor; *problem = "lists are not supported; write one row for each value, as in VALUES (1), (2), or x IN (1, 2)"; return TK_ILLEGAL; }
     "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "quote names with \""; return TK_ILLEGAL; }
     "~" { *end = cursor; *problem = "unexpected ~; write x REGEXP 'pattern', and (?i) at its start to ignore case"; return TK_ILLEGAL; }

@@ -213,10 +213,12 @@ static bool number_follows(const parser *p, size_t at) {
 
 /* Returns the code of a token in its context. OVER, FILTER, WINDOW and QUALIFY are keywords only
  * between the tokens that their syntax requires, as in sqlite3; elsewhere they are names (and
- * aliases without AS). OFFSET cannot be an alias if a number follows. `at` is the position after
- * the word. */
-static int keyword_in_context(const parser *p, int code, size_t at) {
+ * aliases without AS). OFFSET cannot be an alias if a number follows. A name of SQL_LLM_NAMES is one
+ * if a ( follows. `at` is the position after the word. */
+static int keyword_in_context(const parser *p, int code, str word, size_t at) {
     bool called = p->previous_code == TK_RP;
+    if (code == TK_ID && llm_name_find(word) && peek(p, &at) == TK_LP)
+        return TK_LLM_NAME;
     if (code == TK_OFFSET)
         return number_follows(p, at) ? TK_OFFSET_NUMBER : code;
     if (code != TK_OVER && code != TK_FILTER && code != TK_WINDOW && code != TK_QUALIFY)
@@ -255,7 +257,7 @@ static void run(parser *p, void *machine) {
         ended = ended || code == TK_SEMI;
         if (nested_too_deep(p, code, t, &open))
             return;
-        code = keyword_in_context(p, code, at);
+        code = keyword_in_context(p, code, t.text, at);
         feed(p, machine, code, t);
         if (code == 0)
             return;

@@ -57,14 +57,21 @@ static void list_answers(const llm_type *t, arena *a, select_column *out) {
     }
 }
 
+static bool is_model_function(str word) {
+    size_t count;
+    const function_info *functions = sql_functions(&count);
+    for (size_t i = 0; i < count; i++)
+        if (functions[i].class == FUNCTION_MODEL &&
+            str_equal_nocase(word, str_from(functions[i].name)))
+            return true;
+    return false;
+}
+
 static bool mentions_model(str text) {
     token_class class;
-    for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0; at += n) {
-        str word = {text.p + at, n};
-        if (str_equal_nocase(word, STR("LLM")) || str_equal_nocase(word, STR("LLM_PROB")) ||
-            str_equal_nocase(word, STR("LLM_MEAN")))
+    for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0; at += n)
+        if (is_model_function((str){text.p + at, n}))
             return true;
-    }
     return false;
 }
 

@@ -61,6 +61,7 @@ size_t sql_token(str text, size_t at, token_class *out) {
         *out = TOKEN_NUMBER;
         break;
     case TK_STRING:
+    case TK_TEXT_LIST:
     case TK_BLOB:
         *out = TOKEN_STRING;
         break;

@@ -176,6 +176,8 @@ const char *set_op_sql(set_op op) {
 static void print_call(const llm_site *u, buf *out) {
     const llm_call *c = u->call;
     buf_printf(out, " #%d = LLM#%d ", u->out_id, c->number);
+    if (c->written_as.n)
+        buf_printf(out, "%.*s ", (int)c->written_as.n, c->written_as.p);
     value_print_sql(out, c->prompt);
     for (int i = 0; i < c->nfields; i++) {
         buf_printf(out, ", %.*s%s: ", (int)c->field_names[i].n, c->field_names[i].p,

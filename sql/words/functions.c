@@ -62,14 +62,24 @@ static const function_info infos[] = {
      "alias"},
     {"llm_mean", 1, 1, false, FUNCTION_MODEL, "LLM_MEAN(LLM(…))",
      "mean of INTEGER BETWEEN, weighted by probability; of BOOLEAN the probability of true"},
-    {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
-     "in FROM: one column with the whole numbers from first to last"},
+#define LLM_NAME_FUNCTION(name, signature, stands_for, instead)                                    \
+    {name, 1, -1, false, FUNCTION_MODEL, signature, "short for " stands_for},
+    SQL_LLM_NAMES(LLM_NAME_FUNCTION)
+#undef LLM_NAME_FUNCTION
+        {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
+         "in FROM: one column with the whole numbers from first to last"},
 };
 
 static const llm_option_info llm_options[] = {
 #define LLM_OPTION_INFO(name, example, help) {name, example, help},
     SQL_LLM_OPTIONS(LLM_OPTION_INFO)
 #undef LLM_OPTION_INFO
+};
+
+static const llm_name_info llm_names[] = {
+#define LLM_NAME_INFO(name, signature, stands_for, instead) {name, signature, stands_for, instead},
+    SQL_LLM_NAMES(LLM_NAME_INFO)
+#undef LLM_NAME_INFO
 };
 
 /* Names that other databases use for functions that exist here. */
@@ -151,12 +161,15 @@ static const struct {
     {"arg_min", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x) = 1"},
     {"min_by", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x) = 1"},
     {"prompt", "LLM('…', x)"},
-    {"ai_complete", "LLM('…', x)"},
-    {"ai_generate", "LLM('…', x)"},
-    {"ai_query", "LLM('…', x)"},
-    {"ai_filter", "LLM('…', x) RETURNS BOOLEAN"},
-    {"ai_classify", "LLM('…', x) RETURNS ENUM('a', 'b')"},
-    {"ai_score", "LLM('…', x) RETURNS INTEGER BETWEEN 1 AND 5"},
+    {"ai_generate", "AI_COMPLETE('…', x)"},
+    {"ai_generate_response", "AI_COMPLETE('…', x)"},
+    {"ai_gen", "AI_COMPLETE('…', x)"},
+    {"ai_query", "AI_COMPLETE('…', x)"},
+    {"llm_complete", "AI_COMPLETE('…', x)"},
+    {"llm_filter", "AI_FILTER('…', x)"},
+    {"ai_if", "AI_FILTER('…', x)"},
+    {"ai_analyze_sentiment", "AI_SENTIMENT(x)"},
+    {"ai_extract", "one call for each value: LLM('What is the address in {x}?', x) AS address"},
 };
 
 const char *function_instead(str name) {
@@ -174,6 +187,13 @@ const function_info *sql_functions(size_t *count) {
 const llm_option_info *sql_llm_options(size_t *count) {
     *count = BASE_COUNT(llm_options);
     return llm_options;
+}
+
+const llm_name_info *llm_name_find(str name) {
+    for (size_t i = 0; i < BASE_COUNT(llm_names); i++)
+        if (str_equal_nocase(name, str_from(llm_names[i].name)))
+            return &llm_names[i];
+    return NULL;
 }
 
 const char *function_parameters(function_id id) {

@@ -21,6 +21,8 @@ bool aggregate_find(str name, agg_kind *out);
 const function_info *table_function(void); /* generate_series, the only one */
 /* Returns the nearest name of a function that an expression can call, or NULL. */
 const char *function_nearest(str name);
+/* Returns the row of SQL_LLM_NAMES with this name, or NULL. */
+const llm_name_info *llm_name_find(str name);
 /* Returns what to write instead of another database's function, or NULL if there is no advice. */
 const char *function_instead(str name);
 

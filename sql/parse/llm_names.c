@@ -1,0 +1,216 @@
+/*
+ * llm_names.c - calls by the names that other systems use, AI_FILTER(…) and the like, rewritten to
+ * the calls of LLM() that they stand for (SQL_LLM_NAMES).
+ *
+ * Invariant: only the syntax tree differs from that of the LLM() call written out; what follows
+ * treats both alike. The table's text is parsed, and its parts are replaced: `prompt` and `text` by
+ * the first argument, {text} in an instruction by that field's name, {language} by the second
+ * argument, {labels} and the answers of its ENUM by the labels. Arguments after `prompt` become
+ * fields. What else may be wrong, such as two equal labels, the binder reports in the result.
+ */
+#include <string.h>
+
+#include "ast_int.h"
+
+typedef struct rewrite {
+    parser *p;
+    const llm_name_info *info;
+    token name;
+    const node *form;   /* the call of LLM() that the name stands for */
+    list given;         /* of llm_arg*: the arguments, without options */
+    list out;           /* of llm_arg*: the arguments of LLM() */
+    const node *labels; /* NODE_ROW: the labels, if written as a list */
+} rewrite;
+
+static const llm_arg *given_arg(const rewrite *r, int i) {
+    return r->given.items[i];
+}
+
+static bool is_text(const node *n) {
+    return n->kind == NODE_LITERAL && n->literal.type == TYPE_TEXT;
+}
+
+/* Reports an error at `at`, or at the name if it is NULL. */
+static void complain(const rewrite *r, const node *at, const char *what) {
+    int pos = at ? at->pos : r->name.pos, len = at ? at->len : r->name.len;
+    if (r->p->failed)
+        return;
+    parser_fail(r->p, ERR_BIND, pos, len, "%s() %s", r->info->name, what);
+    err_hint(r->p->error, "%s%s%s", r->info->signature, *r->info->instead ? "; " : "",
+             r->info->instead);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static bool takes_prompt(const node *form) {
+    return form->args[0]->kind == NODE_COLUMN;
+}
+
+static bool has_place(const node *form, const char *place) {
+    return !takes_prompt(form) && strstr(form->args[0]->literal.s.p, place) != NULL;
+}
+
+static bool takes_labels(const node *form) {
+    return has_place(form, "{labels}");
+}
+
+static bool takes_language(const node *form) {
+    return has_place(form, "{language}");
+}
+
+/* The labels are the arguments after the text, or the items of a list. */
+static int label_count(const rewrite *r) {
+    return r->labels ? r->labels->nargs : r->given.n - 1;
+}
+
+static const node *label(const rewrite *r, int i) {
+    return r->labels ? r->labels->args[i] : given_arg(r, i + 1)->value;
+}
+
+static void add_arg(rewrite *r, node *x, ident alias) {
+    llm_arg *a = ARENA_NEW(r->p->mem, llm_arg);
+    *a = (llm_arg){.value = x, .alias = alias};
+    list_add(r->p->mem, &r->out, a);
+}
+
+/* Appends a text to an instruction, in which a brace is written twice. */
+static void append_plain(buf *out, str s) {
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] == '{' || s.p[i] == '}')
+            buf_append_char(out, s.p[i]);
+        buf_append_char(out, s.p[i]);
+    }
+}
+
+static void append_labels(const rewrite *r, buf *out) {
+    int n = label_count(r);
+    for (int i = 0; i < n; i++) {
+        buf_append_c(out, i == 0 ? "" : i == n - 1 ? " or " : ", ");
+        append_plain(out, label(r, i)->literal.s);
+    }
+}
+
+/* Returns the instruction with {text} replaced by {field}, {labels} by the labels and {language} by
+ * the second argument. */
+static str fill_in(const rewrite *r, str field) {
+    buf out = {0};
+    str rest = r->form->args[0]->literal.s;
+    while (rest.n) {
+        str plain = str_split_next(&rest, '{'), place = str_split_next(&rest, '}');
+        buf_append_str(&out, plain);
+        if (str_equal(place, STR("labels")))
+            append_labels(r, &out);
+        else if (str_equal(place, STR("language")))
+            append_plain(&out, given_arg(r, 1)->value->literal.s);
+        else if (place.n)
+            buf_printf(&out, "{%.*s}", (int)field.n, field.p);
+    }
+    str text = str_copy(r->p->mem, buf_str(&out));
+    buf_free(&out);
+    return text;
+}
+
+/* Adds the instruction, and the text that it is about. A text that is no column is a field named
+ * text. */
+static void add_text(rewrite *r) {
+    const llm_arg *text = given_arg(r, 0);
+    node *x = text->value;
+    ident alias = text->alias;
+    bool named = x->kind == NODE_COLUMN && !memchr(x->name.name.p, '}', x->name.name.n);
+    if (!alias.name.n && !named)
+        alias = (ident){STR("text"), x->pos, x->len};
+    str instruction = fill_in(r, alias.name.n ? alias.name : x->name.name);
+    token place = {{NULL, 0}, x->pos, x->len};
+    add_arg(r, node_value(r->p, place, value_text(instruction)), (ident){{NULL, 0}, 0, 0});
+    add_arg(r, x, alias);
+}
+
+static void add_prompt(rewrite *r) {
+    for (int i = 0; i < r->given.n; i++)
+        add_arg(r, given_arg(r, i)->value, given_arg(r, i)->alias);
+}
+
+static void add_labels(const rewrite *r, llm_type *type) {
+    type->literals = (list){0};
+    for (int i = 0; i < label_count(r); i++) {
+        str *s = ARENA_NEW(r->p->mem, str);
+        *s = label(r, i)->literal.s;
+        list_add(r->p->mem, &type->literals, s);
+    }
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* True for 'Is it kind?' and 'Is it kind: ' || review: in other systems the prompt comes second,
+ * after a model. */
+static bool is_prompt(const node *n) {
+    return is_text(n) || (n->kind == NODE_OP && n->op == OP_CONCAT && is_text(n->args[0]));
+}
+
+static bool has_right_count(const rewrite *r) {
+    const node *form = r->form;
+    bool labels = takes_labels(form), language = takes_language(form);
+    int most = r->labels || language ? 2 : labels || takes_prompt(form) ? r->given.n : 1;
+    if (r->given.n < 1 + language || (labels && label_count(r) < 2))
+        complain(r, NULL, "has too few arguments");
+    else if (r->given.n > most)
+        complain(r, given_arg(r, most)->value, "has too many arguments");
+    return !r->p->failed;
+}
+
+static bool has_right_arguments(const rewrite *r) {
+    const llm_arg *second = r->given.n > 1 ? given_arg(r, 1) : NULL;
+    if (!takes_prompt(r->form) && given_arg(r, 0)->value->kind == NODE_STAR)
+        complain(r, given_arg(r, 0)->value, "takes one text, not all columns");
+    if (takes_prompt(r->form) && second && is_prompt(second->value) && !second->alias.name.n)
+        complain(r, second->value, "takes one prompt, and columns after it");
+    if (takes_language(r->form) && !is_text(second->value))
+        complain(r, second->value, "needs the language as a text");
+    for (int i = 0; takes_labels(r->form) && i < label_count(r); i++)
+        if (!is_text(label(r, i)))
+            complain(r, label(r, i), "needs its labels as texts");
+    return !r->p->failed;
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_error, token end) {
+    const llm_name_info *info = llm_name_find(name.text);
+    rewrite r = {.p = p, .info = info, .name = name};
+    node *form, *call;
+    if (sql_parse_expr(str_from(info->stands_for), p->mem, &form, p->error)) {
+        p->failed = true; /* cannot happen: the tests use every name */
+        return node_new(p, NODE_LITERAL, name.pos, name.len);
+    }
+    bool mean = form->kind == NODE_CALL;
+    r.form = mean ? form->args[0] : form;
+    for (int i = 0; i < args->n; i++) {
+        llm_arg *a = args->items[i];
+        if (!a->option.name.n)
+            list_add(p->mem, &r.given, a);
+    }
+    if (r.given.n == 2 && takes_labels(r.form) && given_arg(&r, 1)->value->kind == NODE_ROW)
+        r.labels = given_arg(&r, 1)->value;
+    llm_type *type = ARENA_NEW(p->mem, llm_type);
+    *type = r.form->returns;
+    type->pos = name.pos;
+    type->len = end.pos + end.len - name.pos;
+    if (has_right_count(&r) && has_right_arguments(&r)) {
+        if (takes_prompt(r.form))
+            add_prompt(&r);
+        else
+            add_text(&r);
+        if (takes_labels(r.form))
+            add_labels(&r, type);
+    }
+    for (int i = 0; i < args->n; i++)
+        if (((llm_arg *)args->items[i])->option.name.n)
+            list_add(p->mem, &r.out, args->items[i]);
+    call = node_llm(p, name, &r.out, on_error, type, end);
+    call->name = (ident){str_from(info->name), name.pos, name.len};
+    if (!mean)
+        return call;
+    list only = {0};
+    list_add(p->mem, &only, call);
+    return node_call(p, (token){form->name.name, name.pos, name.len}, false, &only, end);
+}

@@ -1,0 +1,1 @@
+SELECT AI_CLASSIFY(review, ['a', 'it''s {b}'], model => m DEFAULT 'x' ON ERROR), AI_SCORE('p {review}', review NULL ON ERROR), LLM('q', t.* ERROR ON ERROR) FROM t

@@ -1,0 +1,1 @@
+WARM t USING AI_TRANSLATE(lower(x), 'de {') 

@@ -1,0 +1,1 @@
+SELECT AI_SENTIMENT(x, ['a']), AI_COMPLETE('m', 'p' || x), AI.IF((x)) FROM ai_score (a)
