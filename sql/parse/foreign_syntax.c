@@ -30,6 +30,7 @@ static const struct {
     {NULL, TK_NULL, NULL, TK_ON, NULL, "remove the comma before NULL: LLM('…', x NULL ON ERROR)"},
     {NULL, TK_ERROR, NULL, TK_ON, NULL,
      "remove the comma before ERROR: LLM('…', x ERROR ON ERROR)"},
+    {NULL, TK_DEFAULT, NULL, TK_ID, NULL, "write a literal: DEFAULT 'unknown' ON ERROR"},
     {NULL, TK_RP, NULL, TK_NULL, NULL,
      "in a call it stands before the ): LLM('…', x NULL ON ERROR)"},
     {NULL, TK_RETURNS, NULL, TK_ID, NULL,

@@ -42,20 +42,16 @@ static void complain(const rewrite *r, const node *at, const char *what) {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static bool takes_prompt(const node *form) {
-    return form->args[0]->kind == NODE_COLUMN;
+static bool takes_prompt(const rewrite *r) {
+    return r->form->args[0]->kind == NODE_COLUMN;
 }
 
-static bool has_place(const node *form, const char *place) {
-    return !takes_prompt(form) && strstr(form->args[0]->literal.s.p, place) != NULL;
+static bool takes_labels(const rewrite *r) {
+    return strstr(r->info->stands_for, "{labels}") != NULL;
 }
 
-static bool takes_labels(const node *form) {
-    return has_place(form, "{labels}");
-}
-
-static bool takes_language(const node *form) {
-    return has_place(form, "{language}");
+static bool takes_language(const rewrite *r) {
+    return strstr(r->info->stands_for, "{language}") != NULL;
 }
 
 /* The labels are the arguments after the text, or the items of a list. */
@@ -110,18 +106,19 @@ static str fill_in(const rewrite *r, str field) {
     return text;
 }
 
-/* Adds the instruction, and the text that it is about. A text that is no column is a field named
- * text. */
+/* Adds the instruction, and the text that it is about. A text that is no column, or whose name
+ * cannot stand in braces, is a field named text. */
 static void add_text(rewrite *r) {
     const llm_arg *text = given_arg(r, 0);
     node *x = text->value;
-    ident alias = text->alias;
-    bool named = x->kind == NODE_COLUMN && !memchr(x->name.name.p, '}', x->name.name.n);
-    if (!alias.name.n && !named)
-        alias = (ident){STR("text"), x->pos, x->len};
-    str instruction = fill_in(r, alias.name.n ? alias.name : x->name.name);
     token place = {{NULL, 0}, x->pos, x->len};
-    add_arg(r, node_value(r->p, place, value_text(instruction)), (ident){{NULL, 0}, 0, 0});
+    ident alias = text->alias, none = {{NULL, 0}, 0, 0};
+    str field = alias.name.n ? alias.name : x->kind == NODE_COLUMN ? x->name.name : none.name;
+    if (!field.n || memchr(field.p, '}', field.n)) {
+        alias = (ident){STR("text"), x->pos, x->len};
+        field = alias.name;
+    }
+    add_arg(r, node_value(r->p, place, value_text(fill_in(r, field))), none);
     add_arg(r, x, alias);
 }
 
@@ -148,9 +145,8 @@ static bool is_prompt(const node *n) {
 }
 
 static bool has_right_count(const rewrite *r) {
-    const node *form = r->form;
-    bool labels = takes_labels(form), language = takes_language(form);
-    int most = r->labels || language ? 2 : labels || takes_prompt(form) ? r->given.n : 1;
+    bool labels = takes_labels(r), language = takes_language(r);
+    int most = r->labels || language ? 2 : labels || takes_prompt(r) ? r->given.n : 1;
     if (r->given.n < 1 + language || (labels && label_count(r) < 2))
         complain(r, NULL, "has too few arguments");
     else if (r->given.n > most)
@@ -160,13 +156,13 @@ static bool has_right_count(const rewrite *r) {
 
 static bool has_right_arguments(const rewrite *r) {
     const llm_arg *second = r->given.n > 1 ? given_arg(r, 1) : NULL;
-    if (!takes_prompt(r->form) && given_arg(r, 0)->value->kind == NODE_STAR)
+    if (!takes_prompt(r) && given_arg(r, 0)->value->kind == NODE_STAR)
         complain(r, given_arg(r, 0)->value, "takes one text, not all columns");
-    if (takes_prompt(r->form) && second && is_prompt(second->value) && !second->alias.name.n)
+    if (takes_prompt(r) && second && is_prompt(second->value) && !second->alias.name.n)
         complain(r, second->value, "takes one prompt, and columns after it");
-    if (takes_language(r->form) && !is_text(second->value))
+    if (takes_language(r) && !is_text(second->value))
         complain(r, second->value, "needs the language as a text");
-    for (int i = 0; takes_labels(r->form) && i < label_count(r); i++)
+    for (int i = 0; takes_labels(r) && i < label_count(r); i++)
         if (!is_text(label(r, i)))
             complain(r, label(r, i), "needs its labels as texts");
     return !r->p->failed;
@@ -179,7 +175,7 @@ node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_err
     rewrite r = {.p = p, .info = info, .name = name};
     node *form, *call;
     if (sql_parse_expr(str_from(info->stands_for), p->mem, &form, p->error)) {
-        p->failed = true; /* cannot happen: the tests use every name */
+        p->failed = true; /* not enough memory: that the table's texts are right is tested */
         return node_new(p, NODE_LITERAL, name.pos, name.len);
     }
     bool mean = form->kind == NODE_CALL;
@@ -189,18 +185,18 @@ node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_err
         if (!a->option.name.n)
             list_add(p->mem, &r.given, a);
     }
-    if (r.given.n == 2 && takes_labels(r.form) && given_arg(&r, 1)->value->kind == NODE_ROW)
+    if (r.given.n == 2 && takes_labels(&r) && given_arg(&r, 1)->value->kind == NODE_ROW)
         r.labels = given_arg(&r, 1)->value;
     llm_type *type = ARENA_NEW(p->mem, llm_type);
     *type = r.form->returns;
     type->pos = name.pos;
     type->len = end.pos + end.len - name.pos;
     if (has_right_count(&r) && has_right_arguments(&r)) {
-        if (takes_prompt(r.form))
+        if (takes_prompt(&r))
             add_prompt(&r);
         else
             add_text(&r);
-        if (takes_labels(r.form))
+        if (takes_labels(&r))
             add_labels(&r, type);
     }
     for (int i = 0; i < args->n; i++)
