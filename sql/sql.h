@@ -281,12 +281,12 @@ const function_info *sql_functions(size_t *count);
     X("AI_COMPLETE", "AI_COMPLETE(prompt, field, …)", "LLM(prompt, field) RETURNS TEXT", "the model is an option: model => m") \
     X("AI_SCORE", "AI_SCORE(prompt, field, …)", "LLM_MEAN(LLM(prompt, field) RETURNS INTEGER BETWEEN 0 AND 10)",           \
       "pass a column as a field, not in the prompt")                                                                       \
-    X("AI_SUMMARIZE", "AI_SUMMARIZE(text)", "LLM('Summarize {text} in one sentence', text) RETURNS TEXT",                  \
+    X("AI_SUMMARIZE", "AI_SUMMARIZE(text)", "LLM('Summarize {text} in one sentence', text, max_tokens => 64) RETURNS TEXT",                  \
       "the option max_tokens => n limits the length")                                                                      \
     X("AI_SENTIMENT", "AI_SENTIMENT(text)",                                                                                \
       "LLM('What is the sentiment of {text}?', text) RETURNS ENUM('positive', 'negative', 'neutral', 'mixed')",            \
       "for aspects of a text ask about each: LLM('How does {x} judge the price?', x) RETURNS ENUM(…)")                     \
-    X("AI_TRANSLATE", "AI_TRANSLATE(text, 'language')", "LLM('Translate {text} into {language}', text) RETURNS TEXT",      \
+    X("AI_TRANSLATE", "AI_TRANSLATE(text, 'language')", "LLM('Translate {text} into {language}', text, max_tokens => 256) RETURNS TEXT",      \
       "the language is the one to translate into")
 /* clang-format on */
 

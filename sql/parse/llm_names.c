@@ -136,6 +136,27 @@ static void add_labels(const rewrite *r, llm_type *type) {
     }
 }
 
+static bool has_option(const rewrite *r, str name) {
+    for (int i = 0; i < r->out.n; i++)
+        if (str_equal_nocase(((llm_arg *)r->out.items[i])->option.name, name))
+            return true;
+    return false;
+}
+
+/* Adds the options of the table's call that are not given. */
+static void add_options(rewrite *r) {
+    for (int i = 0; i < r->form->options.n; i++) {
+        const llm_option *o = r->form->options.items[i];
+        if (has_option(r, o->name.name))
+            continue;
+        llm_arg *a = ARENA_NEW(r->p->mem, llm_arg);
+        *a = (llm_arg){.value = o->value, .option = {o->name.name, r->name.pos, r->name.len}};
+        a->value->pos = r->name.pos;
+        a->value->len = r->name.len;
+        list_add(r->p->mem, &r->out, a);
+    }
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* True for 'Is it kind?' and 'Is it kind: ' || review: in other systems the prompt comes second,
@@ -202,6 +223,7 @@ node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_err
     for (int i = 0; i < args->n; i++)
         if (((llm_arg *)args->items[i])->option.name.n)
             list_add(p->mem, &r.out, args->items[i]);
+    add_options(&r);
     call = node_llm(p, name, &r.out, on_error, type, end);
     call->name = (ident){str_from(info->name), name.pos, name.len};
     if (!mean)

@@ -169,6 +169,8 @@ static const struct {
     {"llm_filter", "AI_FILTER('…', x)"},
     {"ai_if", "AI_FILTER('…', x)"},
     {"ai_analyze_sentiment", "AI_SENTIMENT(x)"},
+    {"ai_agg", "LLM('…', string_agg(x, ' ') AS texts)"},
+    {"ai_summarize_agg", "AI_SUMMARIZE(string_agg(x, ' '))"},
     {"ai_extract", "one call for each value: LLM('What is the address in {x}?', x) AS address"},
 };
 
