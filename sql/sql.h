@@ -934,9 +934,11 @@ typedef struct select_column {
     bool is_call;     /* the expression is an LLM call and nothing else */
     bool calls_model; /* it has LLM() or another function of the model anywhere */
     bool calibrates;  /* is_call: the call has the option calibrate */
-    int after_prompt; /* is_call: offset in `text` at which ", option => value" can be inserted */
-    int nanswers;     /* is_call: number of answers that RETURNS lists; 0: it lists none */
-    value *answers;   /* TEXT of ENUM, BOOLEAN, INTEGER of INTEGER BETWEEN */
+    /* is_call: offset in `text`, after the first argument and its alias, at which ", option =>
+     * value" can be inserted */
+    int after_prompt;
+    int nanswers;   /* is_call: number of answers that RETURNS lists; 0: it lists none */
+    value *answers; /* TEXT of ENUM, BOOLEAN, INTEGER of INTEGER BETWEEN */
 } select_column;
 
 /* `head`, columns separated by commas, and `from` are the whole statement. */

@@ -118,6 +118,8 @@ static void add_text(rewrite *r) {
         alias = (ident){STR("text"), x->pos, x->len};
         field = alias.name;
     }
+    if (text->alias.name.n)
+        place.len = text->alias.pos + text->alias.len - x->pos;
     add_arg(r, node_value(r->p, place, value_text(fill_in(r, field))), none);
     add_arg(r, x, alias);
 }

@@ -87,7 +87,9 @@ static void describe(str text, const select_item *item, arena *a, select_column 
     out->calls_model = mentions_model(out->text);
     if (!out->is_call)
         return;
-    out->after_prompt = x->args[0]->pos + x->args[0]->len - x->pos;
+    const ident *alias = &x->names[0];
+    out->after_prompt =
+        (alias->name.n ? alias->pos + alias->len : x->args[0]->pos + x->args[0]->len) - x->pos;
     for (int i = 0; i < x->options.n; i++)
         out->calibrates |=
             str_equal_nocase(((llm_option *)x->options.items[i])->name.name, STR("calibrate"));

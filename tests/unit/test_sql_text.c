@@ -205,6 +205,13 @@ static void selects_are_taken_apart(void **state) {
                         "a)=!0@, a)|from t");
     assert_string_equal(parts("select LLM('p', a) = 'yes' as b, 'LLM' from t"),
                         "select |LLM('p', a) = 'yes'=b?|'LLM'=|from t");
+    assert_string_equal(
+        parts("select LLM('p' as a, b), AI_SUMMARIZE(lower(c) as d, model => m) from t"),
+        "select |LLM('p' as a, b)=!0@, b)|AI_SUMMARIZE(lower(c) as d, model => "
+        "m)=!0@, model => m)|from t");
+    assert_string_equal(parts("select AI_CLASSIFY(c, ['x', 'y']) as k, AI_SCORE('p', c) from t"),
+                        "select |AI_CLASSIFY(c, ['x', 'y'])=k!2@, ['x', 'y'])|AI_SCORE('p', "
+                        "c)=?|from t");
     assert_string_equal(parts("select 1"), "this needs one SELECT with FROM");
     assert_string_equal(parts("(select a from t)"), "this needs one SELECT with FROM");
     assert_string_equal(parts("select a from t union select a from t"),

@@ -1,0 +1,1 @@
+select AI_SUMMARIZE(lower(a) as b, model => m) as s, AI_CLASSIFY((a) as "b c", ['x', 'y'] null on error) as k from t

@@ -1,0 +1,1 @@
+select LLM('{a}'-.1 as ©a, 2 as "A") from reviews
