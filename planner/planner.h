@@ -280,7 +280,7 @@ struct plan_node {
         } scan;
         struct {
             str path;
-            csv_options options;
+            file_options options;
             value_type *types; /* [nfile_columns] types of all columns of the file */
             int nfile_columns;
             int *columns; /* [ncols] the file's columns that are read */

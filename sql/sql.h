@@ -650,7 +650,7 @@ struct rel {
         } scan;
         struct {
             str path;
-            csv_options options;
+            file_options options;
             value_type *types; /* [nfile_columns]: type of each column of the file */
             int nfile_columns;
             int *columns; /* [ncols]: the file column that cols[i] reads */
@@ -871,7 +871,7 @@ struct sql_stmt {
     value set_value;
     struct {
         str path;
-        csv_options options;
+        file_options options;
         int ncolumns; /* 0: COPY FROM fills all columns of the table */
         int *columns; /* [ncolumns]: COPY FROM, the table columns in the order of the file */
     } copy;

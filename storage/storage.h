@@ -289,38 +289,51 @@ void stats_feed_rows(stats_feed *f, const batch *rows, const int64_t *rowids);
 int stats_feed_keep(stats_feed *f, txn *t, const table_def *def, err *e);
 void stats_feed_free(stats_feed *f); /* NULL is fine */
 
-/* ---- CSV ------------------------------------------------------------------------------------- */
+/* ---- files that are read as tables ----------------------------------------------------------- */
 
 /* CSV_HEADER_AUTO: whether there is a header is detected from the first MiB. */
 typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_header;
-typedef struct csv_options {
-    char delimiter; /* 0: detected among ',', '\t', ';', '|' from the first 64 KiB */
+/* FILE_AUTO: JSON by its name or first bytes, else CSV. */
+typedef enum file_format { FILE_AUTO, FILE_CSV, FILE_JSON } file_format;
+typedef struct file_options {
+    file_format format;
+    char delimiter; /* CSV; 0: detected among ',', '\t', ';', '|' from the first 64 KiB */
     csv_header header;
-    str null_text;             /* an unquoted cell with this text is NULL */
+    str null_text; /* CSV: an unquoted cell with this text is NULL */
+    /* JSON: the keys to read, which become the columns in this order; other keys are ignored.
+     * NULL: all keys of the first 8 MiB; another key after them is an error. */
+    const str *keys;
+    int nkeys;
     bool all_text;             /* all columns are TEXT */
     bool own_types;            /* the caller chose the types: errors do not call them guessed */
     const atomic_bool *cancel; /* checked while waiting for a pipe; NULL: not cancellable */
-} csv_options;
+} file_options;
 
-typedef struct csv csv;
+typedef struct table_file table_file;
 
-/* Opens a CSV or TSV file: RFC 4180, CRLF or LF, plain or gzipped; "-" is standard input. A pipe
- * can be opened again as long as no row was read from it. ERR_IO, ERR_CORRUPT, ERR_UNSUPPORTED
- * (UTF-16, JSON), ERR_CANCELLED. */
-int csv_open(const char *path, const csv_options *options, csv **out, err *e);
-void csv_close(csv *c); /* NULL is fine */
-int csv_column_count(const csv *c);
-str csv_column_name(const csv *c, int column); /* from the header, or column1, …; all different */
-value_type csv_column_type(const csv *c, int column); /* detected: BOOLEAN, INTEGER, REAL, TEXT */
+/* Opens a file, plain or gzipped; "-" is standard input. A pipe can be opened again as long as no
+ * row was read from it.
+ *   CSV   and TSV: RFC 4180, CRLF or LF
+ *   JSON  RFC 8259: objects one after the other, as in JSON Lines, or one array of objects
+ * ERR_IO, ERR_CORRUPT, ERR_UNSUPPORTED (UTF-16, other programs' files), ERR_CANCELLED. */
+int table_file_open(const char *path, const file_options *options, table_file **out, err *e);
+void table_file_close(table_file *f); /* NULL is fine */
+int table_file_column_count(const table_file *f);
+/* From the header or the keys, else column1, …; all different. */
+str table_file_column_name(const table_file *f, int column);
+/* Detected: BOOLEAN, INTEGER, REAL, TEXT. */
+value_type table_file_column_type(const table_file *f, int column);
+/* Whether the columns' order means nothing, so that COPY matches them by name. */
+bool table_file_by_name(const table_file *f);
 /* Returns the number of cells so far with bytes that are not UTF-8, which were read as
  * Windows-1252. Sets *first_line (first_line may be NULL) to the line of the first such cell. */
-int64_t csv_recoded(const csv *c, int64_t *first_line);
+int64_t table_file_recoded(const table_file *f, int64_t *first_line);
 /* Reads the next rows into `out`, allocated in out->mem: up to BATCH_ROWS, fewer with thousands of
- * columns; rows = 0 at the end. types[i]: the type of the file's column i. ERR_TYPE for a cell that
- * does not convert, ERR_CORRUPT for a row with another number of cells; messages name file, line,
+ * columns or long texts; rows = 0 at the end. types[i]: the type of the file's column i. ERR_TYPE
+ * for a cell that does not convert, ERR_CORRUPT for a malformed row; messages name file, line,
  * column, value. lines[i]: the line where row i starts; `lines` may be NULL. */
-int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
-/* Appends a row as a line of CSV, which csv_next reads back. NULL is written as null_text; the
+int table_file_next(table_file *f, const value_type *types, batch *out, int64_t *lines, err *e);
+/* Appends a row as a line of CSV, which table_file_next reads back. NULL is written as null_text; the
  * empty text and a text equal to null_text are quoted; a BLOB is written as \x00ff. */
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text);
 

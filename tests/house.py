@@ -18,11 +18,13 @@ MOST = 6
 MAY_USE = {
     "storage": {
         "base": "",
-        "csv": "base",
+        "file": "base",
+        "csv": "base file",
+        "json": "base file",
         "lmdb": "base",
         "tables": "base lmdb",
         "cache": "base lmdb",
-        "": "base tables cache",
+        "": "base tables cache file csv json",
     },
     "gpu": {
         "model": "",

@@ -21,8 +21,8 @@ void exec_notice(exec_ctx *ctx, const char *format, ...) {
     buf_append_c(ctx->notices, line);
 }
 
-void notice_recoded(exec_ctx *ctx, const char *path, const csv *file) {
-    int64_t line, cells = file ? csv_recoded(file, &line) : 0;
+void notice_recoded(exec_ctx *ctx, const char *path, const table_file *file) {
+    int64_t line, cells = file ? table_file_recoded(file, &line) : 0;
     if (cells == 1)
         exec_notice(ctx, "'%s': a cell on line %lld is not UTF-8: read as Windows-1252", path,
                     (long long)line);

@@ -1,5 +1,5 @@
 /*
- * stmt_copy.c - COPY t FROM 'f.csv' and COPY t TO 'f.csv'.
+ * stmt_copy.c - COPY t FROM 'f.csv' or 'f.json', and COPY t TO 'f.csv'.
  *
  * Invariant: COPY FROM converts every cell to its column's type; a cell that does not convert is an
  * error with file, line, column and value, and no row of the file is stored. COPY TO writes a
@@ -27,11 +27,33 @@ typedef struct copy_map {
     bool *from_file;   /* [table column] whether it is in the file; if not, it gets its default */
 } copy_map;
 
-static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *e) {
+static int column_named(const table_def *t, str name) {
+    for (int c = 0; c < t->ncolumns; c++)
+        if (str_equal_nocase(name, t->columns[c].name))
+            return c;
+    return -1;
+}
+
+/* Returns the table column of the file's column k in a file whose columns have no order; -1, with
+ * an error, if there is none or another has it. */
+static int match_name(const sql_stmt *x, const table_file *file, const copy_map *m, int k, err *e) {
+    str path = x->copy.path, table = x->table->name, name = table_file_column_name(file, k);
+    int c = column_named(x->table, name);
+    if (c >= 0 && !m->from_file[c])
+        return c;
+    err_set(e, ERR_CORRUPT, "'%.*s': \"%.*s\" has %s \"%.*s\"", (int)path.n, path.p, (int)table.n,
+            table.p, c < 0 ? "no column" : "one column for two keys", (int)name.n, name.p);
+    err_hint(e, "COPY %.*s (…) FROM '%.*s' reads the keys that it names", (int)table.n, table.p,
+             (int)path.n, path.p);
+    return -1;
+}
+
+static int map_columns(stmt *s, const sql_stmt *x, table_file *file, copy_map *m, err *e) {
     const table_def *t = x->table;
+    bool by_name = table_file_by_name(file) && x->copy.ncolumns == 0;
     int given = x->copy.ncolumns ? x->copy.ncolumns : t->ncolumns;
-    m->nfile = csv_column_count(file);
-    if (m->nfile != given)
+    m->nfile = table_file_column_count(file);
+    if (m->nfile != given && !by_name)
         return err_set(e, ERR_CORRUPT, "'%.*s' has %d column%s, but the target has %d",
                        (int)x->copy.path.n, x->copy.path.p, m->nfile, m->nfile == 1 ? "" : "s",
                        given);
@@ -39,7 +61,9 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     m->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(m->nfile, 1));
     m->from_file = ARENA_ARRAY(s->mem, bool, t->ncolumns);
     for (int k = 0; k < m->nfile; k++) {
-        int c = x->copy.ncolumns ? x->copy.columns[k] : k;
+        int c = x->copy.ncolumns ? x->copy.columns[k] : by_name ? match_name(x, file, m, k, e) : k;
+        if (c < 0)
+            return ERR_CORRUPT;
         m->table_column[k] = c;
         m->types[k] = t->columns[c].type;
         m->from_file[c] = true;
@@ -47,12 +71,13 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     return 0;
 }
 
-/* Columns are matched by position, as in psql and duckdb. Adds a notice if the file's header names
+/* CSV's columns are matched by position, as in psql and duckdb. Adds a notice if the file's header names
  * suggest another order. */
-static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy_map *m) {
+static void notice_order(stmt *s, const sql_stmt *x, const table_file *file, const copy_map *m) {
     const table_def *t = x->table;
-    for (int k = 0; k < m->nfile && x->copy.ncolumns == 0; k++) {
-        str name = csv_column_name(file, k), into = t->columns[m->table_column[k]].name;
+    bool by_position = !table_file_by_name(file) && x->copy.ncolumns == 0;
+    for (int k = 0; k < m->nfile && by_position; k++) {
+        str name = table_file_column_name(file, k), into = t->columns[m->table_column[k]].name;
         for (int c = 0; c < t->ncolumns; c++) {
             if (str_equal_nocase(name, into) || !str_equal_nocase(name, t->columns[c].name))
                 continue;
@@ -92,7 +117,8 @@ static void report_rows(stmt *s, int64_t rows) {
     progress_publish(&s->progress, &p);
 }
 
-static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sink *w, err *e) {
+static int copy_rows(stmt *s, const sql_stmt *x, table_file *file, copy_map *m, row_sink *w,
+                     err *e) {
     int64_t lines[BATCH_ROWS];
     arena *mem = arena_new();
     batch in, out = {.ncols = x->table->ncolumns};
@@ -102,7 +128,7 @@ static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sin
     for (;;) {
         arena_reset(mem);
         in = (batch){.mem = mem};
-        if ((status = csv_next(file, m->types, &in, lines, e)) != 0 || in.rows == 0)
+        if ((status = table_file_next(file, m->types, &in, lines, e)) != 0 || in.rows == 0)
             break;
         for (int k = 0; k < m->nfile; k++)
             out.cols[m->table_column[k]] = in.cols[k];
@@ -119,14 +145,19 @@ static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sin
 }
 
 int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
-    csv *file;
+    table_file *file;
     copy_map m;
     row_sink w;
     const char *path = arena_strndup(s->mem, x->copy.path.p, x->copy.path.n);
-    csv_options options = x->copy.options;
+    file_options options = x->copy.options;
     options.own_types = true;
     options.cancel = &s->cancel;
-    int status = csv_open(path, &options, &file, e);
+    options.nkeys = x->copy.ncolumns;
+    str *keys = options.nkeys ? ARENA_ARRAY(s->mem, str, options.nkeys) : NULL;
+    for (int k = 0; k < options.nkeys; k++)
+        keys[k] = x->table->columns[x->copy.columns[k]].name;
+    options.keys = keys;
+    int status = table_file_open(path, &options, &file, e);
     if (status)
         return status;
     row_sink_init(&w, s, x, x->table);
@@ -140,7 +171,7 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
     s->changes = w.changes;
     row_sink_free(&w);
     notice_recoded(&s->ctx, path, file);
-    csv_close(file);
+    table_file_close(file);
     return status;
 }
 

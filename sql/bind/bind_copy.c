@@ -30,13 +30,14 @@ static int header_of(binder *b, const copy_option *o, csv_header *out) {
     return status;
 }
 
-static int format_of(binder *b, const copy_option *o, char *delimiter) {
+static int format_of(binder *b, const copy_option *o, file_options *out) {
     str s = o->value && o->value->literal.type == TYPE_TEXT ? o->value->literal.s : STR("");
-    if (str_equal_nocase(s, STR("csv")))
-        return 0;
-    if (!str_equal_nocase(s, STR("tsv")))
-        return fail_ident(b, o->name, "FORMAT must be CSV or TSV");
-    *delimiter = '\t';
+    bool csv = str_equal_nocase(s, STR("csv")), tsv = str_equal_nocase(s, STR("tsv"));
+    if (!csv && !tsv && !str_equal_nocase(s, STR("json")))
+        return fail_ident(b, o->name, "FORMAT must be CSV, TSV or JSON");
+    out->format = csv || tsv ? FILE_CSV : FILE_JSON;
+    if (tsv)
+        out->delimiter = '\t';
     return 0;
 }
 
@@ -55,7 +56,7 @@ static int null_of(binder *b, const copy_option *o, str *out) {
     return 0;
 }
 
-static int bind_options(binder *b, const ast *a, csv_options *out) {
+static int bind_options(binder *b, const ast *a, file_options *out) {
     static const char *const names[] = {"DELIMITER", "HEADER", "NULL", "FORMAT"};
     for (int i = 0; i < a->items.n; i++) {
         const copy_option *o = a->items.items[i];
@@ -68,7 +69,7 @@ static int bind_options(binder *b, const ast *a, csv_options *out) {
         } else if (str_equal_nocase(o->name.name, STR("NULL"))) {
             status = null_of(b, o, &out->null_text);
         } else if (str_equal_nocase(o->name.name, STR("FORMAT"))) {
-            status = format_of(b, o, &out->delimiter);
+            status = format_of(b, o, out);
         } else {
             fail_ident(b, o->name, "COPY has no option \"%.*s\"", (int)o->name.name.n,
                        o->name.name.p);
@@ -122,6 +123,12 @@ static int copied_table(binder *b, const ast *a, rel **out) {
     return bind_query(b, &q, out);
 }
 
+static int not_written(binder *b, const char *format) {
+    err_set(b->e, ERR_UNSUPPORTED, "COPY writes CSV and TSV, not '%s'", format);
+    err_hint(b->e, "use .mode json, jsonl or markdown with .once FILE");
+    return ERR_UNSUPPORTED;
+}
+
 /* Reports an error for file extensions of formats that COPY does not write. */
 static int check_ending(binder *b, str path) {
     static const char *const others[] = {".json", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".md"};
@@ -130,9 +137,7 @@ static int check_ending(binder *b, str path) {
         if (path.n < ending.n ||
             !str_equal_nocase((str){path.p + path.n - ending.n, ending.n}, ending))
             continue;
-        err_set(b->e, ERR_UNSUPPORTED, "COPY writes CSV and TSV, not '%s'", others[i]);
-        err_hint(b->e, "use .mode json, jsonl or markdown with .once FILE");
-        return ERR_UNSUPPORTED;
+        return not_written(b, others[i]);
     }
     return 0;
 }
@@ -143,6 +148,8 @@ int bind_copy_to(binder *b, ast *a, sql_stmt *s) {
     int status = check_ending(b, a->path);
     if (!status)
         status = bind_options(b, a, &s->copy.options);
+    if (!status && s->copy.options.format == FILE_JSON)
+        status = not_written(b, "json");
     if (!status)
         status = a->query ? bind_query(b, a->query, &s->query) : copied_table(b, a, &s->query);
     if (!status)

@@ -289,12 +289,13 @@ static str file_alias(str path) {
 }
 
 static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
-    csv_options options = {0}, now = {.cancel = b->env->cancel};
-    csv *file;
+    file_options options = {0}, now = {.cancel = b->env->cancel};
+    table_file *file;
     err problem = {0};
     if (memchr(f->path.p, 0, f->path.n) || f->path.n == 0)
         return fail(b, ERR_IO, f->pos, f->len, "a file name cannot be empty or contain a NUL byte");
-    int status = csv_open(arena_strndup(b->mem, f->path.p, f->path.n), &now, &file, &problem);
+    int status =
+        table_file_open(arena_strndup(b->mem, f->path.p, f->path.n), &now, &file, &problem);
     if (status) {
         fail(b, problem.code, f->pos, f->len, "%s", problem.message);
         if (problem.hint[0])
@@ -302,7 +303,7 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
         return status;
     }
     str alias = f->alias.name.n ? f->alias.name : file_alias(f->path);
-    int n = csv_column_count(file);
+    int n = table_file_column_count(file);
     rel *r = rel_make(b->mem, REL_FILE, n);
     r->file.path = str_copy(b->mem, f->path);
     r->file.options = options;
@@ -310,12 +311,12 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     r->file.types = ARENA_ARRAY(b->mem, value_type, n);
     r->file.columns = ARENA_ARRAY(b->mem, int, n);
     for (int i = 0; i < n; i++) {
-        r->file.types[i] = csv_column_type(file, i);
+        r->file.types[i] = table_file_column_type(file, i);
         r->file.columns[i] = i;
         r->cols[i] = (rel_column){new_id(b), r->file.types[i],
-                                  str_copy(b->mem, csv_column_name(file, i)), alias};
+                                  str_copy(b->mem, table_file_column_name(file, i)), alias};
     }
-    csv_close(file);
+    table_file_close(file);
     *out = r;
     return add_to_scope(b, r, alias, &f->columns, s);
 }
@@ -328,9 +329,9 @@ static int no_table_function(binder *b, const from_item *f) {
     } others[] = {{"range", "use generate_series(0, 9): its last number is included"},
                   {"read_csv", "read a file directly: FROM 'f.csv'"},
                   {"read_csv_auto", "read a file directly: FROM 'f.csv'"},
-                  {"read_json", "kvasir reads CSV and TSV: FROM 'f.csv'"},
-                  {"read_json_auto", "kvasir reads CSV and TSV: FROM 'f.csv'"},
-                  {"read_parquet", "kvasir reads CSV and TSV: FROM 'f.csv'"}};
+                  {"read_json", "read a file directly: FROM 'f.json'"},
+                  {"read_json_auto", "read a file directly: FROM 'f.json'"},
+                  {"read_parquet", "kvasir reads CSV, TSV and JSON: FROM 'f.csv'"}};
     fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
     const char *instead = function_instead(f->name.name);
     if (instead)

@@ -12,7 +12,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/* Returns the first delimiter or newline in [p, end), else end. May load CSV_SLACK bytes after
+/* Returns the first delimiter or newline in [p, end), else end. May load FILE_SLACK bytes after
  * end. */
 static const char *find_end(const char *p, const char *end, char delimiter) {
     const __m128i d = _mm_set1_epi8(delimiter), nl = _mm_set1_epi8('\n');

@@ -23,51 +23,18 @@ static const char candidates[] = {',', '\t', ';', '|'};
 
 /* ---- the sample ------------------------------------------------------------------------------ */
 
-/* Whether the text begins with [{ or {", which a CSV file does not. */
-static bool is_json(const char *p, size_t n) {
-    char head[2] = {0};
-    for (size_t i = 0, k = 0; i < n && k < 2; i++)
-        if (!strchr(" \t\r\n", p[i]))
-            head[k++] = p[i];
-    return (head[0] == '[' && head[1] == '{') || (head[0] == '{' && head[1] == '"');
-}
-
 static int fill_sample(csv *c, err *e) {
-    while (!c->in.eof && c->in.end - c->in.start < SNIFF_BYTES) {
-        int status = csv_input_more(&c->in, e);
-        if (status)
-            return status;
-    }
-    const char *p = c->in.p + c->in.start;
-    size_t n = c->in.end - c->in.start;
-    /* with a delimiter the user means CSV; what begins like UTF-16 is not CSV all the same */
-    bool text = c->options.delimiter && n > 0 && (unsigned char)p[0] < 0x80;
-    str head = {p, BASE_MIN(n, (size_t)4096)};
-    if (!text && refuse_foreign_file(ERR_UNSUPPORTED, c->in.name, head,
-                                     "; kvasir reads CSV and TSV in UTF-8", e))
-        return ERR_UNSUPPORTED;
-    if (memchr(p, 0, n))
-        return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it contains NUL bytes",
-                       c->in.name);
-    /* A user who gives a delimiter means CSV. */
-    if (!c->options.delimiter && is_json(p, n)) {
-        bool lines = p[strspn(p, " \t\r\n")] == '{';
-        err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
-        err_hint(e,
-                 "jq -r%s '(.[0] | keys_unsorted) as $k | $k, (.[] | [.[$k[]]]) | @csv' '%s' > "
-                 "table.csv",
-                 lines ? "s" : "", c->in.name);
-        return ERR_UNSUPPORTED;
-    }
-    if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
-        c->in.start += 3;
-    return 0;
+    int status = file_input_fill(&c->f.in, SNIFF_BYTES, e);
+    if (!status && memchr(c->f.in.p + c->f.in.start, 0, c->f.in.end - c->f.in.start))
+        status =
+            err_set(e, ERR_CORRUPT, "'%s' is not a text file: it contains NUL bytes", c->f.in.name);
+    return status;
 }
 
 /* Whether the lines end in CR without LF; such lines would be read as one long record. */
 static bool ends_in_cr_alone(const csv *c) {
-    const char *p = c->in.p + c->in.start;
-    if (memchr(p, '\n', c->in.end - c->in.start))
+    const char *p = c->f.in.p + c->f.in.start;
+    if (memchr(p, '\n', c->f.in.end - c->f.in.start))
         return false;
     for (int i = 0; i < c->record.n; i++) {
         const csv_cell *cell = &c->record.cells[i];
@@ -86,10 +53,10 @@ static bool is_blank(const csv_record *r) {
 /* Splits the records by this delimiter. Returns the share of records with as many cells as the
  * first record; sets *width to that number of cells. */
 static double delimiter_fit(csv *c, char delimiter, int *width) {
-    const char *p = c->in.p + c->in.start;
-    size_t all = c->in.end - c->in.start, n = BASE_MIN(all, (size_t)DELIMITER_BYTES);
+    const char *p = c->f.in.p + c->f.in.start;
+    size_t all = c->f.in.end - c->f.in.start, n = BASE_MIN(all, (size_t)DELIMITER_BYTES);
     const char *end = p + n;
-    bool last = c->in.eof && n == all;
+    bool last = c->f.in.eof && n == all;
     int records = 0, alike = 0;
     *width = 0;
     csv_status status;
@@ -153,15 +120,8 @@ static value_type cell_type(str s) {
     return !only_digits(s) && parse_real(s, &r) ? TYPE_REAL : TYPE_TEXT;
 }
 
-static value_type join_types(value_type a, value_type b) {
-    if (a == TYPE_NULL || a == b)
-        return b;
-    bool numbers = (a == TYPE_INTEGER || a == TYPE_REAL) && (b == TYPE_INTEGER || b == TYPE_REAL);
-    return numbers ? TYPE_REAL : TYPE_TEXT;
-}
-
 static bool cell_is_null(const csv *c, const csv_cell *cell) {
-    return !cell->quoted && str_equal((str){cell->p, cell->n}, c->options.null_text);
+    return !cell->quoted && str_equal((str){cell->p, cell->n}, c->f.options.null_text);
 }
 
 /* What was seen in the records after the first one. */
@@ -173,14 +133,14 @@ typedef struct sample {
 } sample;
 
 static void sample_record(const csv *c, sample *s) {
-    for (int i = 0; i < c->ncolumns && i < c->record.n; i++) {
+    for (int i = 0; i < c->f.ncolumns && i < c->record.n; i++) {
         const csv_cell *cell = &c->record.cells[i];
         str text = {cell->p, cell->n};
         if (cell_is_null(c, cell))
             continue;
         if (s->types[i] != TYPE_TEXT)
-            s->types[i] =
-                join_types(s->types[i], cell->quoted && cell->n == 0 ? TYPE_TEXT : cell_type(text));
+            s->types[i] = file_join_types(
+                s->types[i], cell->quoted && cell->n == 0 ? TYPE_TEXT : cell_type(text));
         if (s->types[i] == TYPE_TEXT && !s->repeats[i])
             s->repeats[i] = str_equal(text, (str){s->first[i].p, s->first[i].n});
     }
@@ -195,17 +155,18 @@ static bool looks_like_name(const csv_cell *cell) {
 
 static bool find_header(const csv *c, const sample *s) {
     bool typed = false;
-    for (int i = 0; i < c->ncolumns; i++) {
+    for (int i = 0; i < c->f.ncolumns; i++) {
         if (s->types[i] == TYPE_TEXT || s->types[i] == TYPE_NULL)
             continue;
         typed = true;
         if (!cell_is_null(c, &s->first[i]) &&
-            join_types(s->types[i], cell_type((str){s->first[i].p, s->first[i].n})) == TYPE_TEXT)
+            file_join_types(s->types[i], cell_type((str){s->first[i].p, s->first[i].n})) ==
+                TYPE_TEXT)
             return true;
     }
     if (typed)
         return false;
-    for (int i = 0; i < c->ncolumns; i++)
+    for (int i = 0; i < c->f.ncolumns; i++)
         if (!looks_like_name(&s->first[i]) || s->repeats[i])
             return false;
     return true;
@@ -213,100 +174,73 @@ static bool find_header(const csv *c, const sample *s) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Returns the column of this name, or -1. */
-static int find_name(const hash_index *by_name, const str *names, str name, uint64_t hash) {
-    for (hash_slot *s = hash_index_first(by_name, hash); s; s = hash_index_next(by_name, s))
-        if (str_equal_nocase(names[s->item], name))
-            return (int)s->item;
-    return -1;
-}
-
-static str name_of_cell(csv *c, const csv_cell *cell, int at) {
+static str name_of_cell(csv *c, const csv_cell *cell) {
     str name = {0};
     if (c->header)
-        name = str_copy(c->mem, str_trim(csv_cell_text(cell, c->mem), " \t"));
+        name = str_copy(c->f.mem, str_trim(csv_cell_text(cell, c->f.mem), " \t"));
     if (!utf8_valid(name))
-        name = csv_recode(name, c->mem);
-    return name.n ? name : str_from(arena_printf(c->mem, "column%d", at + 1));
+        name = csv_recode(name, c->f.mem);
+    return name;
 }
 
-/* Names the columns; a name that is taken gets a number: a, a_2, a_3. suffix[i] is the next number
- * for the name of column i, so that n columns of one name do not take n * n look-ups. */
 static void make_names(csv *c, const csv_cell *first) {
-    c->names = ARENA_ARRAY(c->mem, str, c->ncolumns);
-    int *suffix = mem_alloc(sizeof *suffix * (size_t)c->ncolumns);
-    hash_index by_name = {0};
-    for (int i = 0; i < c->ncolumns; i++) {
-        str name = name_of_cell(c, &first[i], i), stem = name;
-        uint64_t hash = str_hash_nocase(name);
-        int same = find_name(&by_name, c->names, name, hash);
-        for (int taken = same; taken >= 0; taken = find_name(&by_name, c->names, name, hash)) {
-            name = str_from(arena_printf(c->mem, "%.*s_%d", (int)stem.n, stem.p, suffix[same]++));
-            hash = str_hash_nocase(name);
-        }
-        c->names[i] = name;
-        suffix[i] = 2;
-        hash_index_add(&by_name, hash, (uint32_t)i);
-    }
-    hash_index_free(&by_name);
-    free(suffix);
+    str *names = ARENA_ARRAY(c->f.mem, str, c->f.ncolumns);
+    for (int i = 0; i < c->f.ncolumns; i++)
+        names[i] = name_of_cell(c, &first[i]);
+    file_make_names(&c->f, names);
 }
 
 /* ---- csv_sniff ------------------------------------------------------------------------------- */
 
 static void sample_rest(csv *c, sample *s) {
-    const char *p = c->record.next, *end = c->in.p + c->in.end;
-    while (csv_record_next(p, end, c->in.eof, c->delimiter, &c->record) == CSV_RECORD) {
+    const char *p = c->record.next, *end = c->f.in.p + c->f.in.end;
+    while (csv_record_next(p, end, c->f.in.eof, c->delimiter, &c->record) == CSV_RECORD) {
         p = c->record.next;
-        if (!is_blank(&c->record) || c->ncolumns == 1)
+        if (!is_blank(&c->record) || c->f.ncolumns == 1)
             sample_record(c, s);
-        if (c->record.next - (c->in.p + c->in.start) > SNIFF_BYTES)
+        if (c->record.next - (c->f.in.p + c->f.in.start) > SNIFF_BYTES)
             break;
     }
 }
 
 /* Decides the types of the columns. Without a header, the first record is part of the sample. */
 static void decide_types(csv *c, sample *s) {
-    c->types = ARENA_ARRAY(c->mem, value_type, c->ncolumns);
+    c->f.types = ARENA_ARRAY(c->f.mem, value_type, c->f.ncolumns);
     if (!c->header) {
-        c->record.n = c->ncolumns;
-        memcpy(c->record.cells, s->first, sizeof *s->first * (size_t)c->ncolumns);
+        c->record.n = c->f.ncolumns;
+        memcpy(c->record.cells, s->first, sizeof *s->first * (size_t)c->f.ncolumns);
         sample_record(c, s);
     }
-    for (int i = 0; i < c->ncolumns; i++)
-        c->types[i] = c->options.all_text || s->types[i] == TYPE_NULL ? TYPE_TEXT : s->types[i];
+    for (int i = 0; i < c->f.ncolumns; i++)
+        c->f.types[i] = c->f.options.all_text || s->types[i] == TYPE_NULL ? TYPE_TEXT : s->types[i];
 }
 
-int csv_sniff(csv *c, err *e) {
+int csv_sniff(table_file *f, err *e) {
+    csv *c = (csv *)f;
     bool end = false;
+    if (f->options.delimiter == '"' || f->options.delimiter == '\n' || f->options.delimiter == '\r')
+        return err_set(e, ERR_UNSUPPORTED, "the delimiter cannot be a quote or a line end");
     int status = fill_sample(c, e);
     if (status)
         return status;
-    c->delimiter = c->options.delimiter ? c->options.delimiter : find_delimiter(c);
+    c->delimiter = c->f.options.delimiter ? c->f.options.delimiter : find_delimiter(c);
     if ((status = csv_peek(c, &end, e)) != 0)
         return status;
-    if (end) {
-        err_set(e, ERR_CORRUPT, "'%s' is empty", c->in.name);
-        if (c->in.once)
-            err_hint(e,
-                     "a pipe can be read only once; if a statement before read it, keep the rows "
-                     "there: CREATE TABLE t AS SELECT * FROM '%s'",
-                     c->name ? c->name : "-");
-        return ERR_CORRUPT;
-    }
+    if (end)
+        return file_empty_error(&c->f, e);
     if (ends_in_cr_alone(c)) {
-        err_set(e, ERR_UNSUPPORTED, "the lines of '%s' end in CR alone", c->in.name);
+        err_set(e, ERR_UNSUPPORTED, "the lines of '%s' end in CR alone", c->f.in.name);
         err_hint(e, "convert them: tr '\\r' '\\n'");
         return ERR_UNSUPPORTED;
     }
-    int n = c->ncolumns = c->record.n;
-    sample s = {.types = ARENA_ARRAY(c->mem, value_type, n),
-                .repeats = ARENA_ARRAY(c->mem, bool, n),
-                .first = ARENA_ARRAY(c->mem, csv_cell, n)};
+    int n = c->f.ncolumns = c->record.n;
+    sample s = {.types = ARENA_ARRAY(c->f.mem, value_type, n),
+                .repeats = ARENA_ARRAY(c->f.mem, bool, n),
+                .first = ARENA_ARRAY(c->f.mem, csv_cell, n)};
     memcpy(s.first, c->record.cells, sizeof *s.first * (size_t)n);
     sample_rest(c, &s);
-    c->header = c->options.header == CSV_HEADER_YES ||
-                (c->options.header == CSV_HEADER_AUTO && find_header(c, &s));
+    c->header = c->f.options.header == CSV_HEADER_YES ||
+                (c->f.options.header == CSV_HEADER_AUTO && find_header(c, &s));
     decide_types(c, &s);
     make_names(c, s.first);
     if ((status = csv_peek(c, &end, e)) != 0)

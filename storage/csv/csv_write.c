@@ -1,8 +1,8 @@
 /*
  * csv_write.c - writes a row as a line of CSV.
  *
- * Invariant: csv_next reads back the same cells. A cell is quoted if it is empty, equal to
- * null_text, or has special characters; a BLOB is written in hexadecimal digits (csv_int.h).
+ * Invariant: the reader reads back the same cells. A cell is quoted if it is empty, equal to
+ * null_text, or has special characters; a BLOB is written in hexadecimal digits (file_int.h).
  */
 #include <string.h>
 

@@ -55,9 +55,9 @@ void bench_run_all(db *d, const char *statements) {
 
 typedef void (*keep_fn)(bench_set *set, const str *cells);
 
-static int csv_find(const csv *c, const char *name) {
-    for (int i = 0; i < csv_column_count(c); i++)
-        if (str_equal_nocase(csv_column_name(c, i), str_from(name)))
+static int csv_find(const table_file *c, const char *name) {
+    for (int i = 0; i < table_file_column_count(c); i++)
+        if (str_equal_nocase(table_file_column_name(c, i), str_from(name)))
             return i;
     fprintf(stderr, "bench_queries: no column %s\n", name);
     exit(1);
@@ -67,13 +67,13 @@ static int csv_find(const csv *c, const char *name) {
 static void read_file(const char *dir, const char *file, const char *const *names, int count,
                       bench_set *set, keep_fn keep) {
     err e = {0};
-    csv *c;
+    table_file *c;
     buf path = {0};
-    csv_options text_only = {.all_text = true};
+    file_options text_only = {.all_text = true};
     buf_printf(&path, "%s/%s", dir, file);
-    if (csv_open(path.p, &text_only, &c, &e))
+    if (table_file_open(path.p, &text_only, &c, &e))
         bench_die("cannot read the data", &e);
-    int n = csv_column_count(c), at[BENCH_COLUMNS];
+    int n = table_file_column_count(c), at[BENCH_COLUMNS];
     value_type *types = mem_alloc(sizeof *types * (size_t)n);
     for (int i = 0; i < n; i++)
         types[i] = TYPE_TEXT;
@@ -82,7 +82,7 @@ static void read_file(const char *dir, const char *file, const char *const *name
     arena *pass = arena_new();
     for (;;) {
         batch b = {.mem = pass};
-        if (csv_next(c, types, &b, NULL, &e))
+        if (table_file_next(c, types, &b, NULL, &e))
             bench_die("cannot read the data", &e);
         if (b.rows == 0)
             break;
@@ -99,7 +99,7 @@ static void read_file(const char *dir, const char *file, const char *const *name
     arena_free(pass);
     free(types);
     buf_free(&path);
-    csv_close(c);
+    table_file_close(c);
 }
 
 static bench_row *add_row(bench_set *set) {

@@ -54,27 +54,27 @@ static void add_batch(cells *c, const batch *b, int fields) {
 /* All cells as text, in t->mem; an empty cell is an empty value, as the published evaluator has it.
  */
 static void read_cells(table *t, const char *path, uint32_t most_rows, cells *out) {
-    csv_options options = {.header = CSV_HEADER_YES, .all_text = true};
-    csv *file;
+    file_options options = {.header = CSV_HEADER_YES, .all_text = true};
+    table_file *file;
     err e = {0};
-    if (csv_open(path, &options, &file, &e) != 0)
+    if (table_file_open(path, &options, &file, &e) != 0)
         fail(e.message);
-    t->fields = csv_column_count(file);
+    t->fields = table_file_column_count(file);
     if (t->fields > PSM_MAX_FIELDS)
         fail("too many columns");
     value_type types[PSM_MAX_FIELDS];
     t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
     for (int f = 0; f < t->fields; f++) {
         types[f] = TYPE_TEXT;
-        t->field[f].name = str_copy(t->mem, csv_column_name(file, f));
+        t->field[f].name = str_copy(t->mem, table_file_column_name(file, f));
     }
     batch b = {.mem = t->mem};
     do {
-        if (csv_next(file, types, &b, NULL, &e) != 0)
+        if (table_file_next(file, types, &b, NULL, &e) != 0)
             fail(e.message);
         add_batch(out, &b, t->fields);
     } while (b.rows > 0 && out->rows < most_rows);
-    csv_close(file);
+    table_file_close(file);
     t->rows = (uint32_t)BASE_MIN(out->rows, most_rows);
 }
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "csv/csv_int.h"
+#include "file/file_int.h"
 
 enum { PIPE_BYTES = 1 << 18, PIECE_MAX = 4096, LONG_BYTES = 3 << 19, LONG_EVERY = 64 };
 
@@ -19,19 +19,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Reads all rows and closes the reader, every column as `type` or (NULL) as sniffed; `copy`, when
  * there, gets them as CSV. False when the file is refused. */
-static bool read_rows(csv *c, value_type type, buf *copy) {
+static bool read_rows(table_file *c, value_type type, buf *copy) {
     err e;
-    int ncolumns = csv_column_count(c), status;
+    int ncolumns = table_file_column_count(c), status;
     value_type *types = malloc(sizeof *types * (size_t)ncolumns);
     value *row = malloc(sizeof *row * (size_t)ncolumns);
     arena *mem = arena_new();
     batch b = {.rows = 1, .mem = mem};
     for (int i = 0; i < ncolumns; i++)
-        types[i] = type == TYPE_NULL ? csv_column_type(c, i) : type;
+        types[i] = type == TYPE_NULL ? table_file_column_type(c, i) : type;
     do {
         arena_reset(mem);
         b.mem = mem;
-        status = csv_next(c, types, &b, NULL, &e);
+        status = table_file_next(c, types, &b, NULL, &e);
         for (int r = 0; !status && copy && r < b.rows; r++) {
             for (int i = 0; i < ncolumns; i++)
                 row[i] = column_get(&b.cols[i], r);
@@ -41,15 +41,15 @@ static bool read_rows(csv *c, value_type type, buf *copy) {
     arena_free(mem);
     free(row);
     free(types);
-    csv_close(c);
+    table_file_close(c);
     return status == 0;
 }
 
-static bool read_all(const void *bytes, size_t n, const csv_options *options, value_type type,
+static bool read_all(const void *bytes, size_t n, const file_options *options, value_type type,
                      buf *copy) {
-    csv *c = NULL;
+    table_file *c = NULL;
     err e;
-    return csv_open_memory(bytes, n, options, &c, &e) == 0 && read_rows(c, type, copy);
+    return table_file_open_memory(bytes, n, options, &c, &e) == 0 && read_rows(c, type, copy);
 }
 
 /* A pipe that gives the bytes in many pieces, one a read; -1: it has not the room. */
@@ -73,26 +73,26 @@ static int pieces_pipe(const uint8_t *p, size_t n) {
 }
 
 /* What memory holds in full, `whole` as CSV, is the same when it comes from a file; closes that. */
-static void check_file(int fd, const csv_options *options, str whole) {
+static void check_file(int fd, const file_options *options, str whole) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    csv *c = NULL;
+    table_file *c = NULL;
     err e;
     buf copy = {0};
-    if (csv_open(path, options, &c, &e) != 0 || !read_rows(c, TYPE_NULL, &copy) ||
+    if (table_file_open(path, options, &c, &e) != 0 || !read_rows(c, TYPE_NULL, &copy) ||
         !str_equal(buf_str(&copy), whole))
         abort();
     buf_free(&copy);
     close(fd);
 }
 
-static void check_pieces(const uint8_t *p, size_t n, const csv_options *options, str whole) {
+static void check_pieces(const uint8_t *p, size_t n, const file_options *options, str whole) {
     int fd = pieces_pipe(p, n);
     if (fd >= 0)
         check_file(fd, options, whole);
 }
 
-static void check_gzipped(const uint8_t *p, size_t n, const csv_options *options, str whole) {
+static void check_gzipped(const uint8_t *p, size_t n, const file_options *options, str whole) {
     z_stream z = {0};
     if (deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return;
@@ -126,8 +126,8 @@ static void check_long(const uint8_t *p, size_t n) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const value_type kinds[] = {TYPE_TEXT, TYPE_BLOB};
-    csv_options texts = {.all_text = true, .header = CSV_HEADER_NO};
-    csv_options written = {.all_text = true, .header = CSV_HEADER_NO, .delimiter = ','};
+    file_options texts = {.all_text = true, .header = CSV_HEADER_NO};
+    file_options written = {.all_text = true, .header = CSV_HEADER_NO, .delimiter = ','};
     buf sniffed = {0};
     bool gzip = size >= 2 && memcmp(data, "\x1f\x8b", 2) == 0; /* a file's, which memory is not */
     if (read_all(data, size, NULL, TYPE_NULL, &sniffed) && !gzip) {

@@ -6,29 +6,29 @@
 #include <time.h>
 #include <zlib.h>
 
-#include "csv/csv_int.h"
+#include "file/file_int.h"
 #include "storage_help_int.h"
 
-static csv *open_text(str text, const csv_options *options) {
-    csv *c = NULL;
-    OK(csv_open_memory(text.p, text.n, options, &c, &e));
+static table_file *open_text(str text, const file_options *options) {
+    table_file *c = NULL;
+    OK(table_file_open_memory(text.p, text.n, options, &c, &e));
     return c;
 }
 
 /* Reads the whole file with its own types, as rows of values, and closes it. */
-static void expect_rows(csv *c, const char *expected) {
+static void expect_rows(table_file *c, const char *expected) {
     buf out = {0};
     value_type types[64];
-    int n = csv_column_count(c);
+    int n = table_file_column_count(c);
     for (int i = 0; i < n; i++) {
-        types[i] = csv_column_type(c, i);
-        buf_printf(&out, "%s%.*s:%c", i ? "," : "", (int)csv_column_name(c, i).n,
-                   csv_column_name(c, i).p, type_name(types[i])[0]);
+        types[i] = table_file_column_type(c, i);
+        buf_printf(&out, "%s%.*s:%c", i ? "," : "", (int)table_file_column_name(c, i).n,
+                   table_file_column_name(c, i).p, type_name(types[i])[0]);
     }
     arena *mem = arena_new();
     batch b = {.mem = mem};
     do {
-        OK(csv_next(c, types, &b, NULL, &e));
+        OK(table_file_next(c, types, &b, NULL, &e));
         for (int r = 0; r < b.rows; r++)
             for (int i = 0; i < n; i++) {
                 buf_append_c(&out, i ? "," : "|");
@@ -38,10 +38,10 @@ static void expect_rows(csv *c, const char *expected) {
     assert_string_equal(out.p, expected);
     arena_free(mem);
     buf_free(&out);
-    csv_close(c);
+    table_file_close(c);
 }
 
-static void expect(const char *text, const csv_options *options, const char *expected) {
+static void expect(const char *text, const file_options *options, const char *expected) {
     expect_rows(open_text(str_from(text), options), expected);
 }
 
@@ -65,11 +65,11 @@ static void test_sniffing(void **state) {
     expect("a,a_2,A,a_2,a\n1,2,3,4,5\n", NULL, "a:I,a_2:I,A_3:I,a_2_2:I,a_4:I|1,2,3,4,5");
     expect("one\n1\n\n3\n", NULL, "one:I|1|NULL|3");
     expect("a,b\n1,2\n\n3,4\n\n", NULL, "a:I,b:I|1,2|3,4");
-    csv_options text = {.all_text = true};
+    file_options text = {.all_text = true};
     expect("a,b\n1,2\n", &text, "a:T,b:T|'1','2'");
-    csv_options no_header = {.header = CSV_HEADER_NO, .delimiter = ';'};
+    file_options no_header = {.header = CSV_HEADER_NO, .delimiter = ';'};
     expect("a,b;c\n", &no_header, "column1:T,column2:T|'a,b','c'");
-    csv_options nulls = {.null_text = STR("NA")};
+    file_options nulls = {.null_text = STR("NA")};
     expect("a,b\n1,NA\n2,\n", &nulls, "a:I,b:T|1,NULL|2,''");
 }
 
@@ -82,11 +82,11 @@ static void test_wide_files(void **state) {
     for (int r = 0; r < RECORDS; r++)
         for (int i = 0; i < COLUMNS; i++)
             buf_append_c(&text, i == COLUMNS - 1 ? "x\n" : i % 2 ? "X," : "x,");
-    csv_options header = {.header = CSV_HEADER_YES};
-    csv *c = open_text(buf_str(&text), &header);
-    assert_int_equal(csv_column_count(c), COLUMNS);
-    assert_true(str_equal(csv_column_name(c, 1), STR("X_2")));
-    assert_true(str_equal(csv_column_name(c, COLUMNS - 1), STR("x_300000")));
+    file_options header = {.header = CSV_HEADER_YES};
+    table_file *c = open_text(buf_str(&text), &header);
+    assert_int_equal(table_file_column_count(c), COLUMNS);
+    assert_true(str_equal(table_file_column_name(c, 1), STR("X_2")));
+    assert_true(str_equal(table_file_column_name(c, COLUMNS - 1), STR("x_300000")));
     value_type *types = mem_zalloc(sizeof *types * COLUMNS);
     for (int i = 0; i < COLUMNS; i++)
         types[i] = TYPE_TEXT;
@@ -94,7 +94,7 @@ static void test_wide_files(void **state) {
     batch b = {.mem = mem};
     int rows = 0;
     do {
-        OK(csv_next(c, types, &b, NULL, &e));
+        OK(table_file_next(c, types, &b, NULL, &e));
         assert_true(arena_bytes(mem) < (size_t)128 << 20);
         rows += b.rows;
         arena_reset(mem);
@@ -102,7 +102,7 @@ static void test_wide_files(void **state) {
     assert_int_equal(rows, RECORDS - 1);
     arena_free(mem);
     free(types);
-    csv_close(c);
+    table_file_close(c);
     buf_free(&text);
 }
 
@@ -118,13 +118,13 @@ static void test_quotes(void **state) {
 
 static void read_fails(const char *text, const value_type *types, err_code code,
                        const char *message) {
-    csv *c = open_text(str_from(text), NULL);
+    table_file *c = open_text(str_from(text), NULL);
     arena *mem = arena_new();
     batch b = {.mem = mem};
-    FAILS(code, csv_next(c, types, &b, NULL, &e));
+    FAILS(code, table_file_next(c, types, &b, NULL, &e));
     assert_string_equal(e.message, message);
     arena_free(mem);
-    csv_close(c);
+    table_file_close(c);
 }
 
 static void test_errors_name_the_place(void **state) {
@@ -144,44 +144,41 @@ static void test_errors_name_the_place(void **state) {
     read_fails("a,b\n1,2\n3,\"4\"x\n", integers, ERR_CORRUPT,
                "memory, line 3: cell 2 has text after its closing quote (write a quote inside "
                "as \"\")");
-    csv *c = NULL;
-    FAILS(ERR_CORRUPT, csv_open_memory("", 0, NULL, &c, &e));
-    FAILS(ERR_CORRUPT, csv_open_memory("a,b\0c", 5, NULL, &c, &e));
-    FAILS(ERR_UNSUPPORTED, csv_open_memory(" [\n{\"a\": 1}]", 12, NULL, &c, &e));
-    assert_non_null(strstr(e.message, "is JSON"));
-    FAILS(ERR_UNSUPPORTED, csv_open_memory("{\"a\": 1}\n", 9, NULL, &c, &e));
-    OK(csv_open_memory("{a},[b]\n1,2\n", 12, NULL, &c, &e));
-    csv_close(c);
-    OK(csv_open_memory("[{,b\n1,2\n", 9, &(csv_options){.delimiter = ','}, &c, &e));
-    csv_close(c);
-    FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe"
-                                           "a",
-                                           3, NULL, &c, &e));
-    FAILS(ERR_UNSUPPORTED, csv_open_memory("a,b\r1,2\r3,4\r", 12, NULL, &c, &e));
+    table_file *c = NULL;
+    FAILS(ERR_CORRUPT, table_file_open_memory("", 0, NULL, &c, &e));
+    FAILS(ERR_CORRUPT, table_file_open_memory("a,b\0c", 5, NULL, &c, &e));
+    OK(table_file_open_memory("{a},[b]\n1,2\n", 12, NULL, &c, &e));
+    table_file_close(c);
+    OK(table_file_open_memory("[{,b\n1,2\n", 9, &(file_options){.delimiter = ','}, &c, &e));
+    table_file_close(c);
+    FAILS(ERR_UNSUPPORTED, table_file_open_memory("\xff\xfe"
+                                                  "a",
+                                                  3, NULL, &c, &e));
+    FAILS(ERR_UNSUPPORTED, table_file_open_memory("a,b\r1,2\r3,4\r", 12, NULL, &c, &e));
     assert_string_equal(e.message, "the lines of 'memory' end in CR alone");
-    OK(csv_open_memory("\"a\rb\",c\r", 8, NULL, &c, &e));
-    csv_close(c);
-    FAILS(ERR_IO, csv_open(scratch("absent.csv"), NULL, &c, &e));
-    FAILS(ERR_IO, csv_open(scratch_dir, NULL, &c, &e));
+    OK(table_file_open_memory("\"a\rb\",c\r", 8, NULL, &c, &e));
+    table_file_close(c);
+    FAILS(ERR_IO, table_file_open(scratch("absent.csv"), NULL, &c, &e));
+    FAILS(ERR_IO, table_file_open(scratch_dir, NULL, &c, &e));
 }
 
 static void test_bytes_that_are_not_utf8(void **state) {
     (void)state;
-    csv *c = open_text(STR("a,b\nok,\xe4\nbad\x80,gr\xc3\xbcn\n"), NULL);
+    table_file *c = open_text(STR("a,b\nok,\xe4\nbad\x80,gr\xc3\xbcn\n"), NULL);
     value_type types[] = {TYPE_TEXT, TYPE_TEXT};
     arena *mem = arena_new();
     batch b = {.mem = mem};
     int64_t lines[BATCH_ROWS], first;
-    OK(csv_next(c, types, &b, lines, &e));
+    OK(table_file_next(c, types, &b, lines, &e));
     assert_int_equal(b.rows, 2);
     assert_true(str_equal(b.cols[1].s[0], STR("ä")));
     assert_true(str_equal(b.cols[0].s[1], STR("bad€")));
     assert_true(str_equal(b.cols[1].s[1], STR("grün")));
     assert_int_equal(lines[1], 3);
-    assert_int_equal(csv_recoded(c, &first), 2);
+    assert_int_equal(table_file_recoded(c, &first), 2);
     assert_int_equal(first, 2);
     arena_free(mem);
-    csv_close(c);
+    table_file_close(c);
 }
 
 static void make_big(buf *out, int rows) {
@@ -191,9 +188,10 @@ static void make_big(buf *out, int rows) {
 }
 
 static void check_big(const char *path, int rows) {
-    csv *c = NULL;
-    OK(csv_open(path, NULL, &c, &e));
-    value_type types[] = {csv_column_type(c, 0), csv_column_type(c, 1), csv_column_type(c, 2)};
+    table_file *c = NULL;
+    OK(table_file_open(path, NULL, &c, &e));
+    value_type types[] = {table_file_column_type(c, 0), table_file_column_type(c, 1),
+                          table_file_column_type(c, 2)};
     assert_int_equal(types[0], TYPE_INTEGER);
     assert_int_equal(types[2], TYPE_REAL);
     arena *mem = arena_new();
@@ -203,7 +201,7 @@ static void check_big(const char *path, int rows) {
     for (;;) {
         arena_reset(mem);
         b.mem = mem;
-        OK(csv_next(c, types, &b, lines, &e));
+        OK(table_file_next(c, types, &b, lines, &e));
         if (b.rows == 0)
             break;
         for (int i = 0; i < b.rows; i++, seen++) {
@@ -216,7 +214,7 @@ static void check_big(const char *path, int rows) {
     }
     assert_int_equal(seen, rows);
     arena_free(mem);
-    csv_close(c);
+    table_file_close(c);
 }
 
 /* Larger than the window and the sample, plain, gzipped, gzipped in two members, and cut off. */
@@ -241,18 +239,18 @@ static void test_files(void **state) {
     struct stat st;
     stat(scratch("big.csv.gz"), &st);
     truncate(scratch("big.csv.gz"), st.st_size - 100);
-    csv *c = NULL;
-    OK(csv_open(scratch("big.csv.gz"), NULL, &c, &e));
+    table_file *c = NULL;
+    OK(table_file_open(scratch("big.csv.gz"), NULL, &c, &e));
     value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
     arena *mem = arena_new();
     batch b = {.rows = 1, .mem = mem};
     int status = 0;
     while (!status && b.rows)
-        status = csv_next(c, types, &b, NULL, &e);
+        status = table_file_next(c, types, &b, NULL, &e);
     assert_int_equal(status, ERR_CORRUPT);
     assert_non_null(strstr(e.message, "gzip"));
     arena_free(mem);
-    csv_close(c);
+    table_file_close(c);
     buf_free(&big);
 }
 
@@ -286,15 +284,15 @@ static void test_pipes_are_read_from_where_they_were_looked_at(void **state) {
     snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
     assert_int_equal(pthread_create(&writer, NULL, write_all, &(pipe_end){ends[1], buf_str(&big)}),
                      0);
-    csv *c = NULL;
+    table_file *c = NULL;
     for (int i = 0; i < 2; i++) {
-        OK(csv_open(path, NULL, &c, &e));
-        assert_int_equal(csv_column_count(c), 3);
-        csv_close(c);
+        OK(table_file_open(path, NULL, &c, &e));
+        assert_int_equal(table_file_column_count(c), 3);
+        table_file_close(c);
     }
     check_big(path, ROWS);
     pthread_join(writer, NULL);
-    FAILS(ERR_CORRUPT, csv_open(path, NULL, &c, &e));
+    FAILS(ERR_CORRUPT, table_file_open(path, NULL, &c, &e));
     assert_non_null(strstr(e.hint, "once"));
     close(ends[0]);
     buf_free(&big);
@@ -311,13 +309,13 @@ static void test_long_records_come_in_few_windows(void **state) {
     assert_int_equal(pipe(ends), 0);
     snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
     assert_int_equal(pthread_create(&writer, NULL, write_all, &(pipe_end){ends[1], text}), 0);
-    csv_input in = {.fd = -1};
-    OK(csv_input_open(&in, path, NULL, &e));
+    file_input in = {.fd = -1};
+    OK(file_input_open(&in, path, NULL, &e));
     for (; !in.eof; windows += in.end >= 256 << 10)
-        OK(csv_input_more(&in, &e));
+        OK(file_input_more(&in, &e));
     assert_int_equal(in.end, BYTES);
     assert_in_range(windows, 1, WINDOWS);
-    csv_input_close(&in, false);
+    file_input_close(&in, false);
     pthread_join(writer, NULL);
     close(ends[0]);
     free((char *)(uintptr_t)text.p);
@@ -339,11 +337,11 @@ static void *do_later(void *arg) {
 }
 
 /* Opens `path` with a flag, while another thread does what `how` says. */
-static int open_meanwhile(const char *path, atomic_bool *cancel, const char *fifo, csv **c) {
+static int open_meanwhile(const char *path, atomic_bool *cancel, const char *fifo, table_file **c) {
     pthread_t other;
     later how = {cancel, fifo};
     assert_int_equal(pthread_create(&other, NULL, do_later, &how), 0);
-    int status = csv_open(path, &(csv_options){.cancel = cancel}, c, &e);
+    int status = table_file_open(path, &(file_options){.cancel = cancel}, c, &e);
     pthread_join(other, NULL);
     return status;
 }
@@ -353,7 +351,7 @@ static void test_waiting_for_a_pipe_can_be_cancelled(void **state) {
     atomic_bool cancel = false;
     int ends[2];
     char path[32];
-    csv *c = NULL;
+    table_file *c = NULL;
     assert_int_equal(pipe(ends), 0);
     snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
     FAILS(ERR_CANCELLED, open_meanwhile(path, &cancel, NULL, &c));
@@ -363,7 +361,7 @@ static void test_waiting_for_a_pipe_can_be_cancelled(void **state) {
     FAILS(ERR_CANCELLED, open_meanwhile(path, &cancel, NULL, &c));
     assert_int_equal(write(ends[1], "2\n", 2), 2);
     close(ends[1]);
-    OK(csv_open(path, NULL, &c, &e));
+    OK(table_file_open(path, NULL, &c, &e));
     expect_rows(c, "a:I,b:I|1,2");
     close(ends[0]);
 }
@@ -372,7 +370,7 @@ static void test_waiting_for_a_pipe_can_be_cancelled(void **state) {
 static void test_fifos(void **state) {
     (void)state;
     atomic_bool cancel = false;
-    csv *c = NULL;
+    table_file *c = NULL;
     const char *path = scratch("fifo");
     assert_int_equal(mkfifo(path, 0600), 0);
     FAILS(ERR_CANCELLED, open_meanwhile(path, &cancel, NULL, &c));
@@ -392,18 +390,18 @@ static void test_zero_bytes_far_behind(void **state) {
     FILE *f = fopen(scratch("zero.csv"), "w");
     assert_int_equal(fwrite(text.p, 1, text.n, f), text.n);
     fclose(f);
-    csv *c = NULL;
-    OK(csv_open(scratch("zero.csv"), NULL, &c, &e));
+    table_file *c = NULL;
+    OK(table_file_open(scratch("zero.csv"), NULL, &c, &e));
     value_type types[] = {TYPE_INTEGER, TYPE_TEXT};
     arena *mem = arena_new();
     batch b = {.mem = mem};
     int status;
-    while ((status = csv_next(c, types, &b, NULL, &e)) == 0 && b.rows)
+    while ((status = table_file_next(c, types, &b, NULL, &e)) == 0 && b.rows)
         arena_reset(mem);
     assert_int_equal(status, ERR_CORRUPT);
     assert_non_null(strstr(e.message, "a NUL byte"));
     arena_free(mem);
-    csv_close(c);
+    table_file_close(c);
     buf_free(&text);
 }
 
@@ -422,20 +420,20 @@ static void test_written_rows_read_back(void **state) {
                             i % 2 ? value_null() : value_text(texts[BASE_COUNT(texts) - 1 - i])};
             csv_write_row(&out, row, 2, delimiter, null_text);
         }
-        csv_options options = {
+        file_options options = {
             .delimiter = delimiter, .header = CSV_HEADER_YES, .null_text = null_text};
-        csv *c = open_text(buf_str(&out), &options);
+        table_file *c = open_text(buf_str(&out), &options);
         value_type types[] = {TYPE_TEXT, TYPE_TEXT};
         arena *mem = arena_new();
         batch b = {.mem = mem};
-        OK(csv_next(c, types, &b, NULL, &e));
+        OK(table_file_next(c, types, &b, NULL, &e));
         assert_int_equal(b.rows, BASE_COUNT(texts));
         for (int i = 0; i < b.rows; i++) {
             assert_true(str_equal(b.cols[0].s[i], texts[i]));
             assert_int_equal(column_is_null(&b.cols[1], i), i % 2);
         }
         arena_free(mem);
-        csv_close(c);
+        table_file_close(c);
         buf_free(&out);
     }
 }
@@ -455,13 +453,13 @@ static void test_written_numbers_read_back(void **state) {
         buf out = {0};
         for (size_t i = 0; i < BASE_COUNT(rows); i++)
             csv_write_row(&out, rows[i], 3, forms[f].delimiter, forms[f].null_text);
-        csv_options options = {.delimiter = forms[f].delimiter,
-                               .header = CSV_HEADER_NO,
-                               .null_text = forms[f].null_text};
-        csv *c = open_text(buf_str(&out), &options);
+        file_options options = {.delimiter = forms[f].delimiter,
+                                .header = CSV_HEADER_NO,
+                                .null_text = forms[f].null_text};
+        table_file *c = open_text(buf_str(&out), &options);
         arena *mem = arena_new();
         batch b = {.mem = mem};
-        OK(csv_next(c, types, &b, NULL, &e));
+        OK(table_file_next(c, types, &b, NULL, &e));
         assert_int_equal(b.rows, BASE_COUNT(rows));
         for (int i = 0; i < b.rows; i++)
             for (int k = 0; k < 3; k++) {
@@ -470,7 +468,7 @@ static void test_written_numbers_read_back(void **state) {
                 assert_int_equal(value_compare(got, rows[i][k]), 0);
             }
         arena_free(mem);
-        csv_close(c);
+        table_file_close(c);
         buf_free(&out);
     }
 }
@@ -484,16 +482,16 @@ static void test_first_cells_read_back(void **state) {
         value first = value_text(str_from(firsts[i])), second = value_text(STR("{\"b\"}"));
         csv_write_row(&out, &first, 1, ',', STR(""));
         csv_write_row(&out, &second, 1, ',', STR(""));
-        csv_options options = {.header = CSV_HEADER_NO};
-        csv *c = open_text(buf_str(&out), &options);
+        file_options options = {.header = CSV_HEADER_NO};
+        table_file *c = open_text(buf_str(&out), &options);
         value_type type = TYPE_TEXT;
         arena *mem = arena_new();
         batch b = {.mem = mem};
-        OK(csv_next(c, &type, &b, NULL, &e));
+        OK(table_file_next(c, &type, &b, NULL, &e));
         assert_int_equal(b.rows, 2);
         assert_true(str_equal(b.cols[0].s[0], first.s));
         arena_free(mem);
-        csv_close(c);
+        table_file_close(c);
         buf_free(&out);
     }
 }
@@ -521,16 +519,17 @@ static void check_blobs(char delimiter, str null_text) {
         csv_write_row(&out, rows[i], 3, delimiter, null_text);
     }
     assert_null(memchr(out.p, 0, out.n));
-    csv_options options = {.delimiter = delimiter, .header = CSV_HEADER_NO, .null_text = null_text};
-    csv *c = open_text(buf_str(&out), &options);
+    file_options options = {
+        .delimiter = delimiter, .header = CSV_HEADER_NO, .null_text = null_text};
+    table_file *c = open_text(buf_str(&out), &options);
     value_type types[] = {TYPE_BLOB, TYPE_BLOB, TYPE_BLOB};
     batch b = {.mem = mem};
-    OK(csv_next(c, types, &b, NULL, &e));
+    OK(table_file_next(c, types, &b, NULL, &e));
     assert_int_equal(b.rows, ROWS);
     for (int i = 0; i < ROWS; i++)
         for (int k = 0; k < 3; k++)
             assert_int_equal(value_compare(column_get(&b.cols[k], i), rows[i][k]), 0);
-    csv_close(c);
+    table_file_close(c);
     buf_free(&out);
     arena_free(mem);
 }
@@ -548,11 +547,11 @@ static void test_blobs_come_back(void **state) {
 
 static void test_blobs_as_others_write_them(void **state) {
     (void)state;
-    csv *c = open_text(STR("a,b\n\\x00FFfe,\"\\x2c\"\n\\x,x\xe4\\x41\n,\"\"\n"), NULL);
+    table_file *c = open_text(STR("a,b\n\\x00FFfe,\"\\x2c\"\n\\x,x\xe4\\x41\n,\"\"\n"), NULL);
     value_type types[] = {TYPE_BLOB, TYPE_BLOB};
     arena *mem = arena_new();
     batch b = {.mem = mem};
-    OK(csv_next(c, types, &b, NULL, &e));
+    OK(table_file_next(c, types, &b, NULL, &e));
     assert_int_equal(b.rows, 3);
     assert_true(str_equal(b.cols[0].s[0], STR("\0\xff\xfe")));
     assert_true(str_equal(b.cols[1].s[0], STR(",")));
@@ -561,7 +560,7 @@ static void test_blobs_as_others_write_them(void **state) {
     assert_true(column_is_null(&b.cols[0], 2));
     assert_false(column_is_null(&b.cols[1], 2));
     arena_free(mem);
-    csv_close(c);
+    table_file_close(c);
     read_fails("a,b\n\\x00,1\n\\x0,2\n", types, ERR_TYPE,
                "memory, line 3, column \"a\": '\\x0' is not a BLOB: \\x needs two "
                "hexadecimal digits per byte");

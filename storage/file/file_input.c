@@ -1,8 +1,8 @@
 /*
- * csv_input.c - the input of the CSV reader: a file or standard input, plain or gzipped, or memory.
+ * file_input.c - the bytes of a table file: a file or standard input, plain or gzipped, or memory.
  *
  * Invariants: the bytes between start and end stay until the reader moves start, but their address
- * may change in csv_input_more. A statement opens a file twice, to bind and to run; a pipe that is
+ * may change in file_input_more. A statement opens a file twice, to bind and to run; a pipe that is
  * closed before a row was read is therefore kept open, with the bytes read so far, for the next
  * open.
  */
@@ -16,19 +16,19 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "csv_int.h"
+#include "file_int.h"
 
 enum { WINDOW_FIRST = 256 << 10, GZIP_IN = 64 << 10 };
 
-typedef struct csv_gzip {
+typedef struct file_gzip {
     z_stream z;
     bool file_end;   /* the compressed input has been read to its end */
     bool member_end; /* the current member has been decompressed to its end */
     unsigned char in[GZIP_IN];
-} csv_gzip;
+} file_gzip;
 
 /* Waits until read() would return data, the end, or an error. */
-static int wait_bytes(const csv_input *in, err *e) {
+static int wait_bytes(const file_input *in, err *e) {
     enum { LOOK_MS = 20 }; /* interval at which in->cancel is checked */
     struct pollfd at = {.fd = in->fd, .events = POLLIN};
     for (;;) {
@@ -40,7 +40,7 @@ static int wait_bytes(const csv_input *in, err *e) {
     }
 }
 
-static int read_fd(csv_input *in, void *out, size_t room, size_t *got, err *e) {
+static int read_fd(file_input *in, void *out, size_t room, size_t *got, err *e) {
     ssize_t n;
     do {
         int status = in->once ? wait_bytes(in, e) : 0;
@@ -54,14 +54,14 @@ static int read_fd(csv_input *in, void *out, size_t room, size_t *got, err *e) {
     return 0;
 }
 
-static int gzip_damaged(const csv_input *in, err *e) {
+static int gzip_damaged(const file_input *in, err *e) {
     return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or truncated", in->name);
 }
 
 /* Moves to the next gzip member. A file may have several, as `cat a.gz b.gz` makes; zero padding
  * after the last member is ignored. */
-static int gzip_next_member(csv_input *in, err *e) {
-    csv_gzip *g = in->gzip;
+static int gzip_next_member(file_input *in, err *e) {
+    file_gzip *g = in->gzip;
     while (g->z.avail_in && *g->z.next_in == 0) {
         g->z.next_in++;
         g->z.avail_in--;
@@ -72,8 +72,8 @@ static int gzip_next_member(csv_input *in, err *e) {
     return inflateReset(&g->z) == Z_OK ? 0 : gzip_damaged(in, e);
 }
 
-static int read_gzip(csv_input *in, char *out, size_t room, size_t *got, err *e) {
-    csv_gzip *g = in->gzip;
+static int read_gzip(file_input *in, char *out, size_t room, size_t *got, err *e) {
+    file_gzip *g = in->gzip;
     g->z.next_out = (unsigned char *)out;
     g->z.avail_out = (unsigned)BASE_MIN(room, (size_t)1 << 30);
     size_t asked = g->z.avail_out;
@@ -107,8 +107,8 @@ static int read_gzip(csv_input *in, char *out, size_t room, size_t *got, err *e)
     return 0;
 }
 
-static int gzip_open(csv_input *in, err *e) {
-    csv_gzip *g = mem_zalloc(sizeof *g);
+static int gzip_open(file_input *in, err *e) {
+    file_gzip *g = mem_zalloc(sizeof *g);
     in->gzip = g;
     memcpy(g->in, in->p, in->end);
     g->z.next_in = g->in;
@@ -122,13 +122,13 @@ static int gzip_open(csv_input *in, err *e) {
     return err_set(e, ERR_FULL, "not enough memory to read '%s'", in->name);
 }
 
-static void window_grow(csv_input *in, size_t cap) {
-    in->p = mem_realloc(in->p, cap + CSV_SLACK);
-    memset(in->p + cap, 0, CSV_SLACK);
+static void window_grow(file_input *in, size_t cap) {
+    in->p = mem_realloc(in->p, cap + FILE_SLACK);
+    memset(in->p + cap, 0, FILE_SLACK);
     in->cap = cap;
 }
 
-static int window_fill(csv_input *in, err *e) {
+static int window_fill(file_input *in, err *e) {
     if (in->end == in->cap)
         window_grow(in, in->cap * 2);
     size_t got = 0, room = in->cap - in->end;
@@ -138,12 +138,12 @@ static int window_fill(csv_input *in, err *e) {
         return status;
     in->end += got;
     in->eof = got == 0;
-    memset(in->p + in->end, 0, CSV_SLACK); /* csv_record_next may load these bytes */
+    memset(in->p + in->end, 0, FILE_SLACK); /* scanners may load these bytes */
     return 0;
 }
 
-int csv_input_more(csv_input *in, err *e) {
-    if (in->start) {
+int file_input_more(file_input *in, err *e) {
+    if (in->start && !in->keep) {
         memmove(in->p, in->p + in->start, in->end - in->start);
         in->end -= in->start;
         in->start = 0;
@@ -157,10 +157,17 @@ int csv_input_more(csv_input *in, err *e) {
     return status;
 }
 
+int file_input_fill(file_input *in, size_t bytes, err *e) {
+    int status = 0;
+    while (!status && !in->eof && in->end - in->start < bytes)
+        status = file_input_more(in, e);
+    return status;
+}
+
 /* ---- pipes kept for the next open ------------------------------------------------------------ */
 
 typedef struct set_aside {
-    csv_input in;
+    file_input in;
     dev_t device;
     ino_t file;
     struct set_aside *next;
@@ -169,17 +176,18 @@ typedef struct set_aside {
 static pthread_mutex_t aside_mutex = PTHREAD_MUTEX_INITIALIZER;
 static set_aside *aside;
 
-static void put_aside(const csv_input *in, const struct stat *st) {
+static void put_aside(const file_input *in, const struct stat *st) {
     set_aside *a = mem_alloc(sizeof *a);
     *a = (set_aside){.in = *in, .device = st->st_dev, .file = st->st_ino};
     a->in.start = 0;
+    a->in.keep = false;
     pthread_mutex_lock(&aside_mutex);
     a->next = aside;
     aside = a;
     pthread_mutex_unlock(&aside_mutex);
 }
 
-static bool take_aside(csv_input *in, const struct stat *st) {
+static bool take_aside(file_input *in, const struct stat *st) {
     pthread_mutex_lock(&aside_mutex);
     set_aside **at = &aside, *found;
     while (*at && ((*at)->device != st->st_dev || (*at)->file != st->st_ino))
@@ -189,7 +197,7 @@ static bool take_aside(csv_input *in, const struct stat *st) {
     pthread_mutex_unlock(&aside_mutex);
     if (!found)
         return false;
-    const csv_input asked = *in;
+    const file_input asked = *in;
     *in = found->in;
     in->name = asked.name;
     in->cancel = asked.cancel;
@@ -199,7 +207,7 @@ static bool take_aside(csv_input *in, const struct stat *st) {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e) {
+int file_input_open(file_input *in, const char *path, const atomic_bool *cancel, err *e) {
     struct stat st;
     bool standard = strcmp(path, "-") == 0;
     in->name = standard ? "standard input" : path;
@@ -207,7 +215,7 @@ int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, e
     if ((standard ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
         return err_set_errno(e, errno, "cannot open '%s'", in->name);
     if (S_ISDIR(st.st_mode))
-        return err_set(e, ERR_IO, "'%s' is a directory, not a CSV file", path);
+        return err_set(e, ERR_IO, "'%s' is a directory, not a file", path);
     in->once = standard || !S_ISREG(st.st_mode);
     if (in->once && take_aside(in, &st))
         return 0;
@@ -227,13 +235,13 @@ int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, e
         in->end += got;
         in->eof = got == 0;
     }
-    memset(in->p + in->end, 0, CSV_SLACK);
+    memset(in->p + in->end, 0, FILE_SLACK);
     if (in->end >= 2 && memcmp(in->p, "\x1f\x8b", 2) == 0)
         return gzip_open(in, e);
     return 0;
 }
 
-void csv_input_memory(csv_input *in, const void *bytes, size_t n) {
+void file_input_memory(file_input *in, const void *bytes, size_t n) {
     in->name = "memory";
     in->fd = -1;
     window_grow(in, BASE_MAX(n, (size_t)1));
@@ -244,7 +252,7 @@ void csv_input_memory(csv_input *in, const void *bytes, size_t n) {
     in->eof = true;
 }
 
-void csv_input_close(csv_input *in, bool unread) {
+void file_input_close(file_input *in, bool unread) {
     struct stat st;
     if (unread && in->once && in->end > 0 && fstat(in->fd, &st) == 0) {
         put_aside(in, &st);
