@@ -410,7 +410,7 @@ static const command commands[] = {
     {"read", "\\i .source", "FILE", "run a script", ARG_FILE, cmd_read},
     {"ir", "\\ir", "FILE", "run a script, named relative to the script that this line is in",
      ARG_FILE, cmd_read_relative},
-    {"import", "", "FILE TABLE", "load CSV or TSV into a table, created if missing", ARG_FILE,
+    {"import", "", "FILE TABLE", "load CSV, TSV or JSON into a table, created if missing", ARG_FILE,
      cmd_import},
     {"dump", "", "[TABLE ...]", "write tables, indexes and views as SQL", ARG_TABLE, cmd_dump},
     {"backup", ".save", "DIRECTORY", "copy the database, compacted", ARG_FILE, cmd_backup},

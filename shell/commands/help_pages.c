@@ -250,7 +250,16 @@ static const help_page pages[] = {
      "COPY reads cells by position. A cell that does not fit its column is an\n"
      "error with file, line and column, and nothing is stored. JSON, Markdown\n"
      "and other formats are written with .mode and .once: .help mode. For a\n"
-     "Parquet, Excel or SQLite file, the error message says how to convert it.\n",
+     "Parquet, Excel or SQLite file, the error message says how to convert it.\n"
+     "\n"
+     "JSON is read likewise, objects one after the other or in one array:\n"
+     "\n"
+     "    .shell printf '{\"id\":3,\"said\":\"Again!\"}\\n' > more.jsonl\n"
+     "    .import more.jsonl talk\n"
+     "    SELECT said FROM 'more.jsonl';\n"
+     "\n"
+     "The keys of the first 8 MB are the columns, a nested value is its JSON\n"
+     "text, and COPY matches keys to columns by name.\n",
      NULL, NULL},
     {"view", "", "the live view",
      "Shows an LLM statement while it runs: inputs, hit rate, tokens, memory,\n"

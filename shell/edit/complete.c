@@ -450,7 +450,8 @@ static void find_files(finder *f, str path, bool in_sql) {
                                                  : "");
         if (!in_sql && (quoted || strpbrk(text, " \t'") != NULL))
             text = arena_printf(f->a, "\"%s%s", text, is_dir ? "" : "\"");
-        bool data = strstr(e->d_name, ".csv") || strstr(e->d_name, ".tsv");
+        bool data = strstr(e->d_name, ".csv") || strstr(e->d_name, ".tsv") ||
+                    strstr(e->d_name, ".json") || strstr(e->d_name, ".ndjson");
         add(f, text, "", CANDIDATE_FILE,
             is_dir ? SCORE_KEYWORD
             : data ? SCORE_COLUMN
