@@ -136,19 +136,17 @@ static int late_key(const json *j, const json_member *m, err *e) {
 static int store_member(json *j, text_pieces *texts, column *out, int row, int at,
                         const json_member *m, err *e) {
     str text = {m->value.p, m->value.n};
-    if (m->kind == JSON_NULL) {
-        column_set(out, texts->mem, j->f.batch_rows, row, value_null());
-        return 0;
-    }
     if (m->value.escaped) {
         char *own = file_text_alloc(texts, m->value.n);
         text = (str){own, json_unescape(m->value, own)};
     }
+    out->null[row] = 0;
+    j->keys[at].values++;
     return file_store_text(&j->f, texts, out, row, at, text, m->value.escaped, m->value.p, e);
 }
 
 static int store_object(json *j, text_pieces *texts, batch *out, err *e) {
-    int status = 0, stored = 0;
+    int status = 0;
     for (int i = 0; i < j->object.n && !status; i++) {
         const json_member *m = &j->object.members[i];
         int at = json_column(j, i);
@@ -157,14 +155,32 @@ static int store_object(json *j, text_pieces *texts, batch *out, err *e) {
         if (at < 0)
             return late_key(j, m, e);
         status = json_note(j, i, at, e);
-        if (!status)
+        if (!status && m->kind != JSON_NULL)
             status = store_member(j, texts, &out->cols[at], out->rows, at, m, e);
-        stored++;
     }
-    for (int k = 0; k < j->nkeys && stored < j->nkeys; k++)
-        if (j->keys[k].seen != j->count + 1)
-            column_set(&out->cols[k], out->mem, j->f.batch_rows, out->rows, value_null());
     return status;
+}
+
+/* All cells are NULL until a member is stored, so that an object costs as much as it has members,
+ * not columns. */
+static void begin_nulls(json *j, batch *out) {
+    for (int k = 0; k < j->nkeys; k++) {
+        j->keys[k].values = 0;
+        out->cols[k].null = arena_alloc(out->mem, (size_t)j->f.batch_rows);
+        memset(out->cols[k].null, 1, (size_t)j->f.batch_rows);
+    }
+}
+
+static void end_nulls(const json *j, batch *out) {
+    for (int k = 0; k < j->nkeys; k++) {
+        column *c = &out->cols[k];
+        bool texts = c->type == TYPE_TEXT || c->type == TYPE_BLOB;
+        if (j->keys[k].values == out->rows)
+            c->null = NULL;
+        for (int row = 0; texts && c->null && row < out->rows; row++)
+            if (c->null[row])
+                c->s[row] = (str){"", 0}; /* numbers are zero already */
+    }
 }
 
 /* ---- the class ------------------------------------------------------------------------------- */
@@ -181,20 +197,22 @@ static int json_next(table_file *f, const value_type *types, batch *out, int64_t
     (void)types;
     json *j = (json *)f;
     text_pieces texts = {.mem = out->mem};
+    bool end = false;
+    int status = 0;
+    begin_nulls(j, out);
     for (size_t bytes = 0; out->rows < f->batch_rows && bytes < BATCH_BYTES;) {
-        bool end;
-        int status = json_peek(j, &end, e);
-        if (status || end)
-            return status;
+        if ((status = json_peek(j, &end, e)) != 0 || end)
+            break;
         if ((status = store_object(j, &texts, out, e)) != 0)
-            return status;
+            break;
         if (lines)
             lines[out->rows] = f->line;
         out->rows++;
         bytes += (size_t)(j->object.next - (f->in.p + f->in.start));
         json_advance(j);
     }
-    return 0;
+    end_nulls(j, out);
+    return status;
 }
 
 static void json_close(table_file *f) {

@@ -82,6 +82,7 @@ typedef struct json_key {
     str text;
     value_type type; /* while types are detected; TYPE_NULL: no value yet */
     int64_t seen;    /* number of the last object that has this key, from 1 */
+    int values;      /* number of values that are not NULL in the batch */
 } json_key;
 
 typedef struct json {
