@@ -34,15 +34,15 @@ static int column_named(const table_def *t, str name) {
     return -1;
 }
 
-/* Returns the table column of the file's column k in a file whose columns have no order; -1, with
- * an error, if there is none or another has it. */
-static int match_name(const sql_stmt *x, const table_file *file, const copy_map *m, int k, err *e) {
+/* Returns the table column for column k of a file whose columns have names but no order; -1, with
+ * an error, if there is none. */
+static int match_name(const sql_stmt *x, const table_file *file, int k, err *e) {
     str path = x->copy.path, table = x->table->name, name = table_file_column_name(file, k);
     int c = column_named(x->table, name);
-    if (c >= 0 && !m->from_file[c])
+    if (c >= 0)
         return c;
-    err_set(e, ERR_CORRUPT, "'%.*s': \"%.*s\" has %s \"%.*s\"", (int)path.n, path.p, (int)table.n,
-            table.p, c < 0 ? "no column" : "one column for two keys", (int)name.n, name.p);
+    err_set(e, ERR_CORRUPT, "'%.*s': the key \"%.*s\" is no column of \"%.*s\"", (int)path.n,
+            path.p, (int)name.n, name.p, (int)table.n, table.p);
     err_hint(e, "COPY %.*s (…) FROM '%.*s' reads the keys that it names", (int)table.n, table.p,
              (int)path.n, path.p);
     return -1;
@@ -61,7 +61,7 @@ static int map_columns(stmt *s, const sql_stmt *x, table_file *file, copy_map *m
     m->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(m->nfile, 1));
     m->from_file = ARENA_ARRAY(s->mem, bool, t->ncolumns);
     for (int k = 0; k < m->nfile; k++) {
-        int c = x->copy.ncolumns ? x->copy.columns[k] : by_name ? match_name(x, file, m, k, e) : k;
+        int c = x->copy.ncolumns ? x->copy.columns[k] : by_name ? match_name(x, file, k, e) : k;
         if (c < 0)
             return ERR_CORRUPT;
         m->table_column[k] = c;
