@@ -25,7 +25,8 @@ static uint64_t load64(const uint8_t *p) {
 
 /* ---- meta pages ------------------------------------------------------------------------------ */
 
-static const char *read_meta(const uint8_t *p, uint64_t number, size_t page_bytes, page_meta *out) {
+const char *page_read_meta(const page_file *f, uint64_t number, page_meta *out) {
+    const uint8_t *p = page_at(f, number);
     memcpy(out, p + PAGE_HEADER, sizeof *out);
     if (load64(p) != number || load16(p + 10) != P_META || out->magic != META_MAGIC)
         return "is not a meta page";
@@ -33,9 +34,9 @@ static const char *read_meta(const uint8_t *p, uint64_t number, size_t page_byte
         return "is a meta page of another LMDB version";
     if (out->txn != 0 && out->txn % 2 != number)
         return "is a meta page of the wrong parity";
-    if (out->trees[0].pad != page_bytes || out->address != 0 || out->map_bytes % page_bytes)
+    if (out->trees[0].pad != f->page_bytes || out->address != 0 || out->map_bytes % f->page_bytes)
         return "is a meta page with unknown settings";
-    if (out->last_page < 1 || out->last_page >= out->map_bytes / page_bytes)
+    if (out->last_page < 1 || out->last_page >= out->map_bytes / f->page_bytes)
         return "is a meta page whose last page is out of range";
     return NULL;
 }
@@ -51,8 +52,9 @@ const char *page_read_metas(const void *bytes, size_t n, size_t *page_bytes, pag
         return "is not a meta page";
     if (n < 2 * size)
         return "is beyond the end of the file";
+    page_file f = {.map = bytes, .page_bytes = size};
     for (uint64_t i = 0; i < 2; i++) {
-        const char *fault = read_meta((const uint8_t *)bytes + i * size, i, size, &metas[i]);
+        const char *fault = page_read_meta(&f, i, &metas[i]);
         if (fault)
             return fault;
     }
@@ -194,6 +196,12 @@ static const char *check_nodes(const page_file *f, const uint8_t *p, int n, size
             last = node;
     }
     return nodes_tile(&places, n, upper, f->page_bytes) ? NULL : "has nodes with gaps or overlaps";
+}
+
+void page_shape(const page_file *f, uint64_t number, bool *leaf, int *nodes) {
+    const uint8_t *p = page_at(f, number);
+    *leaf = load16(p + 10) == P_LEAF;
+    *nodes = (load16(p + 12) - PAGE_HEADER) / 2;
 }
 
 const char *page_verify(const page_file *f, uint64_t number, bool integer_keys, bool *leaf,

@@ -81,6 +81,10 @@ typedef struct page_node {
 const char *page_read_metas(const void *bytes, size_t n, size_t *page_bytes, page_meta *out,
                             page_meta *older);
 
+/* Reads meta page 0 or 1 of a file of at least two pages and checks it by itself. NULL, or the
+ * fault. */
+const char *page_read_meta(const page_file *f, uint64_t number, page_meta *out);
+
 /* Whether page `number`, and `count` - 1 pages after it, are in the file and can be pages of a
  * tree. */
 bool page_in_file(const page_file *f, uint64_t number, uint64_t count);
@@ -96,6 +100,8 @@ static inline const uint8_t *page_at(const page_file *f, uint64_t number) {
  * branch nor a leaf"). */
 const char *page_verify(const page_file *f, uint64_t number, bool integer_keys, bool *leaf,
                         int *nodes);
+/* Tells what page_verify told about a page that it accepted. */
+void page_shape(const page_file *f, uint64_t number, bool *leaf, int *nodes);
 /* Reads a node of a page that page_verify accepted. */
 page_node page_get_node(const page_file *f, uint64_t number, bool leaf, int index);
 

@@ -1,0 +1,412 @@
+/*
+ * guard.c - verifies pages before LMDB reads them (what and why: guard_int.h).
+ *
+ * Invariant: no byte of a page is used before page_verify has accepted the page.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "guard_int.h"
+
+/* A page on the path from the root to a leaf. */
+typedef struct step {
+    uint64_t page;
+    int nodes;
+    int at; /* index of the child that the path takes */
+    bool leaf;
+    MDB_val low, high; /* as in guard_range: the keys that the page may have */
+} step;
+
+typedef struct path {
+    step steps[PAGE_DEPTH_MAX];
+    int n;
+} path;
+
+void guard_free(page_guard *g) {
+    free(g->seen);
+    *g = (page_guard){0};
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static bool fault(page_guard *g, uint64_t page, const char *what, const MDB_val *low,
+                  const MDB_val *high) {
+    g->fault = (guard_fault){.what = what, .page = page};
+    if (low)
+        g->fault.low = *low;
+    if (high)
+        g->fault.high = *high;
+    return false;
+}
+
+static bool value_fault(page_guard *g, uint64_t page, const char *what, MDB_val key) {
+    g->fault = (guard_fault){.what = what, .page = page, .low = key, .of_value = true};
+    return false;
+}
+
+/* ---- the bits -------------------------------------------------------------------------------- */
+
+static bool is_seen(const page_guard *g, uint64_t page) {
+    return page < g->seen_pages && g->seen[page / 8] >> (page % 8) & 1;
+}
+
+static void set_seen(page_guard *g, uint64_t page) {
+    if (page < g->seen_pages)
+        g->seen[page / 8] |= (uint8_t)(1u << (page % 8));
+}
+
+static void seen_resize(page_guard *g, uint64_t pages) {
+    if (pages <= g->seen_pages)
+        return;
+    uint64_t room = BASE_MAX((pages | 0xffff) + 1, g->seen_pages * 2);
+    g->seen = mem_realloc(g->seen, room / 8);
+    memset(g->seen + g->seen_pages / 8, 0, (room - g->seen_pages) / 8);
+    g->seen_pages = room;
+}
+
+/* ---- one page -------------------------------------------------------------------------------- */
+
+static bool check_values(page_guard *g, const guard_tree *t, uint64_t page, int nodes) {
+    for (int i = 0; i < nodes; i++) {
+        page_node n = page_get_node(&g->file, page, true, i);
+        MDB_val key = {n.key_bytes, (void *)(uintptr_t)n.key};
+        MDB_val stored = {n.data_bytes, (void *)(uintptr_t)n.data};
+        if (t->of_trees ? n.flags != F_SUBDATA || n.data_bytes != sizeof(page_tree)
+                        : n.flags == F_SUBDATA)
+            return value_fault(g, page, "is of an unknown kind", key);
+        if (t->has_sums && n.data && !sum_verify(&t->sums, key, stored, SUM_BOTH))
+            return value_fault(g, page, "does not match its checksum", key);
+    }
+    return true;
+}
+
+static MDB_val node_key(const page_guard *g, const step *s, int index) {
+    page_node n = page_get_node(&g->file, s->page, s->leaf, index);
+    return (MDB_val){n.key_bytes, (void *)(uintptr_t)n.key};
+}
+
+static int compare(const guard_tree *t, MDB_val a, MDB_val b) {
+    return page_compare_keys(t->free_list, a.mv_data, a.mv_size, b.mv_data, b.mv_size);
+}
+
+/* Verifies the page of a step, whose `page`, `low` and `high` are set, at a depth from 1. */
+static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
+    if (is_seen(g, s->page) && page_in_file(&g->file, s->page, 1)) {
+        page_shape(&g->file, s->page, &s->leaf, &s->nodes);
+    } else {
+        const char *what = page_verify(&g->file, s->page, t->free_list, &s->leaf, &s->nodes);
+        if (what)
+            return fault(g, s->page, what, &s->low, &s->high);
+        if (s->leaf && !check_values(g, t, s->page, s->nodes))
+            return false;
+        set_seen(g, s->page);
+    }
+    if (s->leaf != (depth == t->record.depth))
+        return fault(g, s->page, "is at a wrong depth of its tree", &s->low, &s->high);
+    int first = s->leaf ? 0 : 1;
+    if ((s->low.mv_size && compare(t, node_key(g, s, first), s->low) < 0) ||
+        (s->high.mv_data && compare(t, node_key(g, s, s->nodes - 1), s->high) >= 0))
+        return fault(g, s->page, "has keys that belong elsewhere", &s->low, &s->high);
+    return true;
+}
+
+/* Verifies child `index` of a branch and sets *out to it. */
+static bool enter_child(page_guard *g, const guard_tree *t, const step *s, int index, int depth,
+                        step *out) {
+    *out = (step){.page = page_get_node(&g->file, s->page, false, index).child,
+                  .low = index ? node_key(g, s, index) : s->low,
+                  .high = index + 1 < s->nodes ? node_key(g, s, index + 1) : s->high};
+    return enter(g, t, out, depth);
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+/* Index of the child whose keys include `key`: the last whose first key is not above it. */
+static int child_of(const page_guard *g, const guard_tree *t, const step *s, MDB_val key) {
+    int low = 1, high = s->nodes;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (compare(t, node_key(g, s, middle), key) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - 1;
+}
+
+static bool descend(page_guard *g, const guard_tree *t, path *p, guard_place place, MDB_val key) {
+    while (!p->steps[p->n - 1].leaf) {
+        step *s = &p->steps[p->n - 1];
+        s->at = place == GUARD_FIRST  ? 0
+                : place == GUARD_LAST ? s->nodes - 1
+                                      : child_of(g, t, s, key);
+        if (p->n == PAGE_DEPTH_MAX)
+            return fault(g, s->page, "is too deep", &s->low, &s->high);
+        if (!enter_child(g, t, s, s->at, p->n + 1, &p->steps[p->n]))
+            return false;
+        p->n++;
+    }
+    return true;
+}
+
+/* Moves to the next leaf (by = 1) or the one before (by = -1); *moved = false: there is none. */
+static bool move_leaf(page_guard *g, const guard_tree *t, path *p, int by, bool *moved) {
+    int n = p->n - 1;
+    while (n > 0 &&
+           (p->steps[n - 1].at + by < 0 || p->steps[n - 1].at + by >= p->steps[n - 1].nodes))
+        n--;
+    *moved = n > 0;
+    if (n == 0)
+        return true;
+    p->n = n;
+    p->steps[n - 1].at += by;
+    if (!enter_child(g, t, &p->steps[n - 1], p->steps[n - 1].at, n + 1, &p->steps[n]))
+        return false;
+    p->n++;
+    return descend(g, t, p, by > 0 ? GUARD_FIRST : GUARD_LAST, (MDB_val){0, NULL});
+}
+
+static bool check_beside(page_guard *g, const guard_tree *t, const path *from, int by, int count) {
+    path p = *from;
+    bool moved = true;
+    for (int i = 0; i < count && moved; i++)
+        if (!move_leaf(g, t, &p, by, &moved))
+            return false;
+    return true;
+}
+
+/* Deletions merge a page with one beside it under the same parent, at each depth. */
+static bool check_siblings(page_guard *g, const guard_tree *t, const path *p) {
+    enum { REACH = 2 };
+    for (int depth = 0; depth + 1 < p->n; depth++) {
+        const step *s = &p->steps[depth];
+        for (int at = BASE_MAX(s->at - REACH, 0); at <= s->at + REACH && at < s->nodes; at++) {
+            step sibling;
+            if (!enter_child(g, t, s, at, depth + 2, &sibling))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool path_to(page_guard *g, const guard_tree *t, guard_place place, MDB_val key, path *p) {
+    p->n = 1;
+    p->steps[0] = (step){.page = t->record.root};
+    return enter(g, t, &p->steps[0], 1) && descend(g, t, p, place, key);
+}
+
+/* A write transaction verifies two leaves on both sides: of a leaf that it emptied, LMDB reads the
+ * neighbour's neighbour. */
+bool guard_path(page_guard *g, const guard_tree *t, guard_place place, MDB_val key, bool write,
+                guard_range *out) {
+    path p;
+    *out = (guard_range){.valid = true};
+    if (t->record.root == NO_PAGE)
+        return true;
+    out->valid = false;
+    int reach = write ? 2 : 1;
+    if (!path_to(g, t, place, key, &p) || !check_beside(g, t, &p, 1, reach) ||
+        !check_beside(g, t, &p, -1, reach) || (write && !check_siblings(g, t, &p)))
+        return false;
+    const step *leaf = &p.steps[p.n - 1];
+    *out = (guard_range){true, leaf->low, leaf->high};
+    return true;
+}
+
+bool guard_find(page_guard *g, const guard_tree *t, MDB_val key, MDB_val *data, bool *found) {
+    path p;
+    *found = false;
+    if (t->record.root == NO_PAGE)
+        return true;
+    if (!path_to(g, t, GUARD_KEY, key, &p))
+        return false;
+    const step *leaf = &p.steps[p.n - 1];
+    int low = 0, high = leaf->nodes;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (compare(t, node_key(g, leaf, middle), key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == leaf->nodes || compare(t, node_key(g, leaf, low), key) != 0)
+        return true;
+    page_node n = page_get_node(&g->file, leaf->page, true, low);
+    const uint8_t *bytes = n.data;
+    if (!bytes) {
+        const char *what = page_overflow(&g->file, n.child, n.data_bytes, &bytes);
+        if (what)
+            return fault(g, n.child, what, &key, NULL);
+    }
+    *data = (MDB_val){n.data_bytes, (void *)(uintptr_t)bytes};
+    *found = true;
+    return true;
+}
+
+/* ---- whole trees ----------------------------------------------------------------------------- */
+
+static bool check_overflow_headers(page_guard *g, const step *s) {
+    for (int i = 0; i < s->nodes; i++) {
+        page_node n = page_get_node(&g->file, s->page, true, i);
+        const uint8_t *bytes;
+        const char *what =
+            n.flags & F_BIGDATA ? page_overflow(&g->file, n.child, n.data_bytes, &bytes) : NULL;
+        if (what)
+            return fault(g, n.child, what, &s->low, &s->high);
+    }
+    return true;
+}
+
+static bool whole_below(page_guard *g, const guard_tree *t, const step *s, int depth, bool leaves) {
+    if (s->leaf)
+        return check_overflow_headers(g, s);
+    if (depth == PAGE_DEPTH_MAX)
+        return fault(g, s->page, "is too deep", &s->low, &s->high);
+    if (depth + 1 == t->record.depth && !leaves)
+        return true;
+    for (int i = 0; i < s->nodes; i++) {
+        step child;
+        if (!enter_child(g, t, s, i, depth + 1, &child) ||
+            !whole_below(g, t, &child, depth + 1, leaves))
+            return false;
+    }
+    return true;
+}
+
+bool guard_whole(page_guard *g, const guard_tree *t, bool leaves) {
+    step root = {.page = t->record.root};
+    return root.page == NO_PAGE || (enter(g, t, &root, 1) && whole_below(g, t, &root, 1, leaves));
+}
+
+bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tree *out,
+                 bool *found) {
+    guard_tree main_tree = {.record = meta->trees[1], .of_trees = true};
+    MDB_val key = {strlen(name), (void *)(uintptr_t)name}, data;
+    if (!guard_find(g, &main_tree, key, &data, found))
+        return false;
+    if (!*found)
+        return true;
+    memcpy(out, data.mv_data, sizeof *out);
+    if (out->flags != 0 || out->depth > PAGE_DEPTH_MAX ||
+        (out->root != NO_PAGE && !page_in_file(&g->file, out->root, 1)))
+        return value_fault(g, 0, "is not a tree's record", key);
+    return true;
+}
+
+/* ---- the free list --------------------------------------------------------------------------- */
+
+/* Verifies a record of the free list: a count, then page numbers in descending order, each listed
+ * once in the whole list (listed: a bit per page). */
+static bool check_free_record(page_guard *g, const step *s, int index, uint8_t *listed) {
+    page_node n = page_get_node(&g->file, s->page, true, index);
+    const uint8_t *bytes = n.data;
+    uint64_t count, before = UINT64_MAX;
+    const char *what = bytes ? NULL : page_overflow(&g->file, n.child, n.data_bytes, &bytes);
+    if (!what && n.data_bytes < 8)
+        what = "has a free list of a wrong length";
+    if (what)
+        return fault(g, bytes ? s->page : n.child, what, NULL, NULL);
+    memcpy(&count, bytes, 8);
+    if (count > n.data_bytes / 8 - 1)
+        return fault(g, s->page, "has a free list of a wrong length", NULL, NULL);
+    for (uint64_t i = 1; i <= count; i++) {
+        uint64_t page;
+        memcpy(&page, bytes + 8 * i, 8);
+        if (page < 2 || page > g->file.last_page || page >= before ||
+            listed[page / 8] >> (page % 8) & 1)
+            return fault(g, s->page, "has a free list with wrong page numbers", NULL, NULL);
+        listed[page / 8] |= (uint8_t)(1u << (page % 8));
+        before = page;
+    }
+    return true;
+}
+
+static bool free_below(page_guard *g, const guard_tree *t, const step *s, int depth,
+                       uint8_t *listed) {
+    if (depth == PAGE_DEPTH_MAX)
+        return fault(g, s->page, "is too deep", NULL, NULL);
+    for (int i = 0; i < s->nodes; i++) {
+        step child;
+        if (s->leaf ? !check_free_record(g, s, i, listed)
+                    : !enter_child(g, t, s, i, depth + 1, &child) ||
+                          !free_below(g, t, &child, depth + 1, listed))
+            return false;
+    }
+    return true;
+}
+
+bool guard_free_list(page_guard *g, const page_meta *meta) {
+    guard_tree t = {.record = meta->trees[0], .free_list = true};
+    step root = {.page = t.record.root};
+    if (root.page == NO_PAGE || g->free_txn == meta->txn + 1)
+        return true;
+    uint8_t *listed = mem_zalloc(g->file.last_page / 8 + 1);
+    bool sound = enter(g, &t, &root, 1) && free_below(g, &t, &root, 1, listed);
+    free(listed);
+    if (sound)
+        g->free_txn = meta->txn + 1;
+    return sound;
+}
+
+/* ---- transactions ---------------------------------------------------------------------------- */
+
+bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta, bool *moved) {
+    g->fault = (guard_fault){0};
+    g->file.pages = file_bytes / g->file.page_bytes;
+    if (moved)
+        *moved = false;
+    if (g->file.pages < 2)
+        return fault(g, txn & 1, "is beyond the end of the file", NULL, NULL);
+    const char *what = page_read_meta(&g->file, txn & 1, meta);
+    if (what)
+        return fault(g, txn & 1, what, NULL, NULL);
+    if (meta->txn != txn) {
+        if (moved)
+            *moved = meta->txn > txn;
+        return fault(g, txn & 1, "is the meta page of another commit", NULL, NULL);
+    }
+    g->file.last_page = meta->last_page;
+    if (g->txn != txn) {
+        if (g->seen)
+            memset(g->seen, 0, g->seen_pages / 8);
+        g->txn = txn;
+        g->free_txn = 0;
+    }
+    seen_resize(g, meta->last_page + 1);
+    guard_tree main_tree = {.record = meta->trees[1], .of_trees = true};
+    return guard_whole(g, &main_tree, true);
+}
+
+void guard_committed(page_guard *g, uint64_t txn) {
+    if (g->free_txn == g->txn + 1)
+        g->free_txn = txn + 1;
+    g->txn = txn;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored, sum_part parts) {
+    uintptr_t map = (uintptr_t)g->file.map, at = (uintptr_t)stored.mv_data;
+    size_t page_bytes = g->file.page_bytes;
+    if (at < map || at >= map + g->file.pages * page_bytes ||
+        (at - map) % page_bytes != PAGE_HEADER)
+        return true;
+    uint64_t page = (at - map) / page_bytes, count = page_overflow_count(&g->file, stored.mv_size);
+    bool one = count == 1;
+    if (page > g->file.last_page) /* the transaction's own, spilled to the file */
+        return true;
+    if ((!(parts & SUM_HEAD) || is_seen(g, page)) &&
+        (one || !(parts & SUM_TAIL) || is_seen(g, page + 1)))
+        return true;
+    const uint8_t *bytes;
+    const char *what = page_overflow(&g->file, page, stored.mv_size, &bytes);
+    if (what)
+        return fault(g, page, what, &key, NULL);
+    if (t->has_sums && !sum_verify(&t->sums, key, stored, one ? SUM_BOTH : parts))
+        return value_fault(g, page, "does not match its checksum", key);
+    if (one || (parts & SUM_HEAD))
+        set_seen(g, page);
+    if (!one && (parts & SUM_TAIL))
+        set_seen(g, page + 1);
+    return true;
+}

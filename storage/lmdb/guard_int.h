@@ -1,0 +1,96 @@
+/*
+ * guard_int.h - verifies the pages of tables.mdb before LMDB reads them.
+ *
+ * LMDB follows page numbers and offsets without checking them. So every call of LMDB that reads a
+ * tree is preceded by guard_path, which walks from the tree's root to the key on LMDB's own map and
+ * verifies each page that LMDB may read: the path, the leaves beside it, and in a write transaction
+ * the pages that a deletion may merge with. A page met for the first time is verified as a whole,
+ * with the checksums of its values; a bit per page remembers this. That a page belongs where it was
+ * found (its depth, its keys within the bounds that its parent gives) is verified every time.
+ *
+ * Only pages of the last commit before the transaction are verified. Pages that the transaction
+ * itself has written are in this process's memory and trusted.
+ *
+ * The bits stay valid over this process's own commits, since a page is either as it was or was
+ * written from this process's memory; they are cleared when another process has committed.
+ */
+#ifndef KVASIR_GUARD_INT_H
+#define KVASIR_GUARD_INT_H
+
+#include <lmdb.h>
+
+#include "lmdb/pages_int.h"
+#include "lmdb/sums_int.h"
+
+/* A tree as a snapshot has it. */
+typedef struct guard_tree {
+    page_tree record; /* root = NO_PAGE: empty */
+    bool free_list;   /* keys are u64 */
+    bool of_trees;    /* the main tree: values are records of trees */
+    bool has_sums;    /* values have checksums by `sums` */
+    sum_rule sums;
+} guard_tree;
+
+/* Keys whose leaf and the leaves beside it are verified: from `low` (size 0: the first) to below
+ * `high` (data NULL: no end). The bytes are in the map. */
+typedef struct guard_range {
+    bool valid;
+    MDB_val low, high;
+} guard_range;
+
+/* The fault found last. */
+typedef struct guard_fault {
+    const char *what; /* follows "page 12 " or "the value " */
+    uint64_t page;
+    MDB_val low, high; /* as in guard_range: the keys that the page should have */
+    bool of_value;     /* a value of the page: its key is `low` */
+} guard_fault;
+
+typedef struct page_guard {
+    page_file file; /* map: LMDB's own, or a temporary one */
+    uint8_t *seen;  /* a bit per page: verified */
+    uint64_t seen_pages;
+    uint64_t txn;      /* the commit for which the bits are valid */
+    uint64_t free_txn; /* the commit whose free list was verified, + 1; 0: none */
+    guard_fault fault;
+} page_guard;
+
+void guard_free(page_guard *g);
+
+/* Prepares for a transaction whose snapshot is the commit `txn`, of a file of file_bytes; sets
+ * *meta to the commit's meta page and verifies the main tree. False: g->fault. *moved (may be
+ * NULL): the fault is only that later commits have overwritten the meta page. */
+bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta, bool *moved);
+/* Tells that this process committed `txn`. */
+void guard_committed(page_guard *g, uint64_t txn);
+/* Verifies the free list, which LMDB uses when it writes: once per commit of another process. */
+bool guard_free_list(page_guard *g, const page_meta *meta);
+
+typedef enum guard_place { GUARD_FIRST, GUARD_KEY, GUARD_LAST } guard_place;
+/* Verifies the path to a key, or to the first or last one, and the pages beside it. */
+bool guard_path(page_guard *g, const guard_tree *t, guard_place place, MDB_val key, bool write,
+                guard_range *out);
+/* Verifies all pages of a tree, as LMDB reads them when it empties the tree: leaves only if there
+ * are overflow pages, whose headers are verified as well. */
+bool guard_whole(page_guard *g, const guard_tree *t, bool leaves);
+/* Verifies the path to a named tree's record and reads it; *found = false: there is none. */
+bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tree *out,
+                 bool *found);
+/* Finds a key's value in a tree. Of a value in overflow pages *data is the whole value as well.
+ * Sums are not removed. */
+bool guard_find(page_guard *g, const guard_tree *t, MDB_val key, MDB_val *data, bool *found);
+
+static inline bool guard_in_range(const guard_range *r, MDB_val key) {
+    return r->valid &&
+           (r->low.mv_size == 0 || page_compare_keys(false, r->low.mv_data, r->low.mv_size,
+                                                     key.mv_data, key.mv_size) <= 0) &&
+           (!r->high.mv_data || page_compare_keys(false, key.mv_data, key.mv_size, r->high.mv_data,
+                                                  r->high.mv_size) < 0);
+}
+
+/* Verifies a value that LMDB returned from overflow pages of the map (others are verified with
+ * their page): its page's header, and the wanted parts of its sums. Values in other memory are
+ * trusted. */
+bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored, sum_part parts);
+
+#endif
