@@ -71,8 +71,7 @@ static bool check_values(page_guard *g, const guard_tree *t, uint64_t page, int 
         page_node n = page_get_node(&g->file, page, true, i);
         MDB_val key = {n.key_bytes, (void *)(uintptr_t)n.key};
         MDB_val stored = {n.data_bytes, (void *)(uintptr_t)n.data};
-        if (t->of_trees ? n.flags != F_SUBDATA || n.data_bytes != sizeof(page_tree)
-                        : n.flags == F_SUBDATA)
+        if (n.flags == F_SUBDATA && (!t->of_trees || n.data_bytes != sizeof(page_tree)))
             return value_fault(g, page, "is of an unknown kind", key);
         if (t->has_sums && n.data && !sum_verify(&t->sums, key, stored, SUM_BOTH))
             return value_fault(g, page, "does not match its checksum", key);
@@ -99,7 +98,8 @@ static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
             return fault(g, s->page, what, &s->low, &s->high);
         if (s->leaf && !check_values(g, t, s->page, s->nodes))
             return false;
-        set_seen(g, s->page);
+        if (!t->unmarked)
+            set_seen(g, s->page);
     }
     if (s->leaf != (depth == t->record.depth))
         return fault(g, s->page, "is at a wrong depth of its tree", &s->low, &s->high);
@@ -286,6 +286,8 @@ bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tr
         return false;
     if (!*found)
         return true;
+    if (data.mv_size != sizeof *out)
+        return value_fault(g, 0, "is not a tree's record", key);
     memcpy(out, data.mv_data, sizeof *out);
     if (out->flags != 0 || out->depth > PAGE_DEPTH_MAX ||
         (out->root != NO_PAGE && !page_in_file(&g->file, out->root, 1)))

@@ -27,6 +27,7 @@ typedef struct guard_tree {
     page_tree record; /* root = NO_PAGE: empty */
     bool free_list;   /* keys are u64 */
     bool of_trees;    /* the main tree: values are records of trees */
+    bool unmarked;    /* leaves are not remembered as verified: their checksums are not known */
     bool has_sums;    /* values have checksums by `sums` */
     sum_rule sums;
 } guard_tree;

@@ -41,6 +41,16 @@ const char *page_read_meta(const page_file *f, uint64_t number, page_meta *out) 
     return NULL;
 }
 
+bool page_is_lmdb(const void *bytes, size_t n) {
+    for (size_t at = 0; at + PAGE_HEADER + 4 <= n; at = at ? at * 2 : PAGE_BYTES_MIN) {
+        uint32_t magic;
+        memcpy(&magic, (const uint8_t *)bytes + at + PAGE_HEADER, sizeof magic);
+        if (magic == META_MAGIC)
+            return true;
+    }
+    return false;
+}
+
 const char *page_read_metas(const void *bytes, size_t n, size_t *page_bytes, page_meta *out,
                             page_meta *older) {
     page_meta metas[2];

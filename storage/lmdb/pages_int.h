@@ -81,6 +81,9 @@ typedef struct page_node {
 const char *page_read_metas(const void *bytes, size_t n, size_t *page_bytes, page_meta *out,
                             page_meta *older);
 
+/* Whether a file that begins with these bytes is LMDB's, however damaged: one of the two meta pages
+ * has LMDB's number in its place, for any page size. */
+bool page_is_lmdb(const void *bytes, size_t n);
 /* Reads meta page 0 or 1 of a file of at least two pages and checks it by itself. NULL, or the
  * fault. */
 const char *page_read_meta(const page_file *f, uint64_t number, page_meta *out);

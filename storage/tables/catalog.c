@@ -23,6 +23,10 @@ static void header_write(buf *b, uint64_t cookie, uint32_t next_id) {
     put_u32(b, next_id);
 }
 
+bool catalog_is_header(MDB_val bytes) {
+    return bytes.mv_size >= sizeof magic && memcmp(bytes.mv_data, magic, sizeof magic) == 0;
+}
+
 int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id,
                          err *e) {
     if (header.mv_size < sizeof magic + 4 || memcmp(header.mv_data, magic, sizeof magic) != 0)
@@ -31,9 +35,10 @@ int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uin
     bytes_reader r = {(const uint8_t *)header.mv_data + sizeof magic,
                       (const uint8_t *)header.mv_data + header.mv_size, false};
     uint32_t version = get_u32(&r);
-    if (version != FORMAT_VERSION) {
-        err_set(e, ERR_UNSUPPORTED, "'%s' has format version %u; this kvasir reads version %d",
-                path, version, FORMAT_VERSION);
+    if (version != FORMAT_VERSION && version != FORMAT_WITHOUT_SUMS) {
+        err_set(e, ERR_UNSUPPORTED,
+                "'%s' has format version %u; this kvasir reads versions %d to %d", path, version,
+                FORMAT_WITHOUT_SUMS, FORMAT_VERSION);
         err_hint(e, version > FORMAT_VERSION ? "open it with a newer kvasir"
                                              : "open it with the older kvasir that wrote it, .dump "
                                                "it there and read the dump here");
@@ -43,7 +48,7 @@ int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uin
     *next_id = get_u32(&r);
     if (r.bad) {
         err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", path);
-        err_hint(e, "restore the database from a backup");
+        err_hint(e, DAMAGE_HINT);
         return ERR_CORRUPT;
     }
     return 0;
@@ -52,8 +57,12 @@ int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uin
 int catalog_initialise(store *s, MDB_txn *mdb, err *e) {
     buf b = {0};
     MDB_dbi catalog_dbi, meta_dbi;
+    buf_append(&b, "\0\0\0\0", sum_bytes(0));
     header_write(&b, 1, 1);
     MDB_val key = {1, "H"}, data = {b.n, b.p};
+    const sum_rule rule = {.seed = TREE_CATALOG, .head_bytes = SUM_WHOLE};
+    size_t sums = sum_bytes(0);
+    sum_write(&rule, key, b.p + sums, b.n - sums, (uint8_t *)b.p);
     int rc = mdb_dbi_open(mdb, "catalog", MDB_CREATE, &catalog_dbi);
     if (!rc)
         rc = mdb_dbi_open(mdb, "meta", MDB_CREATE, &meta_dbi);
@@ -70,17 +79,41 @@ int catalog_initialise(store *s, MDB_txn *mdb, err *e) {
 int catalog_raise_cookie(txn *t, uint32_t next_id, err *e) {
     buf b = {0};
     header_write(&b, t->snap->cookie + 1, next_id);
-    MDB_val key = {1, "H"}, data = {b.n, b.p};
-    int rc = mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0);
+    int status = catalog_put(t, (str){"H", 1}, buf_str(&b), e);
     buf_free(&b);
-    return lmdb_error(e, rc, "cannot write the catalog");
+    return status;
+}
+
+int catalog_put(txn *t, str key, str bytes, err *e) {
+    tree_cursor *c;
+    int status = txn_fixed(t, TREE_CATALOG, &c, e);
+    if (status)
+        return status;
+    int rc = tree_put(c, (MDB_val){key.n, (void *)(uintptr_t)key.p},
+                      (MDB_val){bytes.n, (void *)(uintptr_t)bytes.p}, 0);
+    return tree_error(t, rc, "cannot write the catalog", e);
+}
+
+MDB_val catalog_key(uint8_t name[5], char kind, uint32_t id) {
+    name[0] = (uint8_t)kind;
+    id = __builtin_bswap32(id);
+    memcpy(name + 1, &id, 4);
+    return (MDB_val){5, name};
+}
+
+int catalog_put_state(txn *t, uint32_t table_id, uint64_t version, uint64_t rows, err *e) {
+    uint8_t name[5];
+    MDB_val key = catalog_key(name, 'S', table_id);
+    uint64_t state[2] = {version, rows};
+    return catalog_put(t, (str){key.mv_data, key.mv_size}, (str){(char *)state, sizeof state}, e);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint32_t *index_trees) {
+void catalog_write_table(buf *b, const table_info *info) {
+    const table_def *def = info->def;
     put_str(b, def->name);
-    put_u32(b, tree);
+    put_u32(b, info->tree);
     put_u32(b, (uint32_t)def->ncolumns);
     for (int i = 0; i < def->ncolumns; i++) {
         const column_def *c = &def->columns[i];
@@ -97,7 +130,7 @@ void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint
         put_u32(b, x->id);
         put_str(b, x->name);
         put_u8(b, (uint8_t)(x->unique | x->primary << 1));
-        put_u32(b, index_trees[i]);
+        put_u32(b, info->index_trees[i]);
         put_u32(b, (uint32_t)x->ncolumns);
         for (int k = 0; k < x->ncolumns; k++)
             put_u32(b, (uint32_t)x->columns[k]);
@@ -105,6 +138,7 @@ void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint
     put_u32(b, (uint32_t)def->nchecks);
     for (int i = 0; i < def->nchecks; i++)
         put_str(b, def->checks[i]);
+    put_u8(b, info->has_sums); /* since format version 2 */
 }
 
 /* Reads a count, at most the number of bytes left: a damaged record cannot request huge arrays. */
@@ -153,11 +187,10 @@ static void read_columns(bytes_reader *r, arena *a, table_def *def) {
     }
 }
 
-bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree,
-                        uint32_t **index_trees) {
+bool catalog_read_table(MDB_val data, arena *a, table_def *def, table_info *info) {
     bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
     def->name = str_copy(a, get_str(&r));
-    *tree = get_u32(&r);
+    info->tree = get_u32(&r);
     read_columns(&r, a, def);
     uint32_t rowid_column = get_u32(&r); /* position + 1; 0: none */
     if (rowid_column > (uint32_t)def->ncolumns || def->ncolumns > COLUMNS_MAX) {
@@ -167,13 +200,14 @@ bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree,
     def->rowid_column = (int)rowid_column - 1;
     def->nindexes = get_count(&r);
     def->indexes = ARENA_ARRAY(a, index_def, BASE_MAX(def->nindexes, 1));
-    *index_trees = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->nindexes, 1));
+    info->index_trees = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->nindexes, 1));
     for (int i = 0; i < def->nindexes; i++)
-        read_index(&r, a, &def->indexes[i], &(*index_trees)[i], def->ncolumns);
+        read_index(&r, a, &def->indexes[i], &info->index_trees[i], def->ncolumns);
     def->nchecks = get_count(&r);
     def->checks = ARENA_ARRAY(a, str, BASE_MAX(def->nchecks, 1));
     for (int i = 0; i < def->nchecks; i++)
         def->checks[i] = str_copy(a, get_str(&r));
+    info->has_sums = r.p < r.end && get_u8(&r) != 0;
     return !r.bad;
 }
 
@@ -232,12 +266,14 @@ static str lower_copy(arena *a, str s) {
     return (str){p, s.n};
 }
 
-static int read_records(MDB_cursor *c, arena *a, loaded **out, size_t *count) {
+static int read_records(tree_cursor *c, arena *a, loaded **out, size_t *count) {
     size_t cap = 0, n = 0;
     loaded *records = NULL;
     MDB_val key, data;
-    int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
-    for (; rc == 0; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+    int rc = tree_get(c, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = tree_get(c, &key, &data, MDB_NEXT)) {
+        if ((rc = tree_whole_value(c, key, data)) != 0)
+            break;
         char kind = *(const char *)key.mv_data;
         if (key.mv_size != 5 || kind == 'S')
             continue;
@@ -270,8 +306,7 @@ static bool load_objects(snapshot *s, const loaded *records, size_t count) {
             int at = s->catalog.ntables++;
             table_info *info = &s->infos[at];
             info->def = &s->tables[at];
-            good = catalog_read_table(r->data, s->mem, &s->tables[at], &info->tree,
-                                      &info->index_trees);
+            good = catalog_read_table(r->data, s->mem, &s->tables[at], info);
             s->tables[at].id = r->id;
             row_layout_init(&info->layout, s->mem, &s->tables[at]);
         } else if (r->kind == 'V') {
@@ -286,20 +321,27 @@ static bool load_objects(snapshot *s, const loaded *records, size_t count) {
 }
 
 static int load_versions(txn *t, snapshot *s, err *e) {
+    tree_cursor *c;
+    int status = txn_fixed(t, TREE_CATALOG, &c, e);
+    if (status)
+        return status;
     for (int i = 0; i < s->catalog.ntables; i++) {
-        uint8_t name[5] = {'S'};
-        uint32_t id = __builtin_bswap32(s->tables[i].id);
-        memcpy(name + 1, &id, 4);
-        MDB_val key = {sizeof name, name}, data;
-        int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
-        if (rc || data.mv_size != 8) {
+        uint8_t name[5];
+        MDB_val data;
+        int rc = tree_look_up(c, catalog_key(name, 'S', s->tables[i].id), &data);
+        if (rc && rc != MDB_NOTFOUND)
+            return tree_error(t, rc, "cannot read the catalog", e);
+        if (rc || (data.mv_size != 8 && data.mv_size != 16)) {
             err_set(e, ERR_CORRUPT,
                     "the catalog of '%s' is damaged: it lacks the state of table \"%s\"",
                     t->store->path, s->tables[i].name.p);
-            err_hint(e, "restore the database from a backup");
+            err_hint(e, DAMAGE_HINT);
             return ERR_CORRUPT;
         }
         memcpy(&s->tables[i].version, data.mv_data, 8);
+        s->infos[i].rows = ROWS_UNKNOWN;
+        if (data.mv_size == 16)
+            memcpy(&s->infos[i].rows, (const char *)data.mv_data + 8, 8);
     }
     /* A write transaction sees what the one before it committed, and its id is one higher. */
     s->version_txn = mdb_txn_id(t->mdb) - (t->write ? 1 : 0);
@@ -307,7 +349,7 @@ static int load_versions(txn *t, snapshot *s, err *e) {
 }
 
 static int snapshot_load(txn *t, uint64_t cookie, uint32_t next_id, snapshot **out, err *e) {
-    MDB_cursor *c = NULL;
+    tree_cursor *c = NULL;
     loaded *records = NULL;
     size_t count = 0;
     snapshot *s = mem_zalloc(sizeof *s);
@@ -315,15 +357,14 @@ static int snapshot_load(txn *t, uint64_t cookie, uint32_t next_id, snapshot **o
     s->mem = arena_new();
     s->cookie = cookie;
     s->next_id = next_id;
-    int rc = mdb_cursor_open(t->mdb, t->store->catalog_dbi, &c);
-    if (!rc) {
-        rc = read_records(c, s->mem, &records, &count);
-        mdb_cursor_close(c);
+    int status = txn_fixed(t, TREE_CATALOG, &c, e);
+    if (!status) {
+        int rc = read_records(c, s->mem, &records, &count);
+        status = rc ? tree_error(t, rc, "cannot read the catalog", e) : 0;
     }
-    int status = lmdb_error(e, rc, "cannot read the catalog");
     if (!status && !load_objects(s, records, count)) {
         status = err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", t->store->path);
-        err_hint(e, "restore the database from a backup");
+        err_hint(e, DAMAGE_HINT);
     }
     if (!status)
         status = load_versions(t, s, e);
@@ -384,14 +425,35 @@ static int first_load(txn *t, uint64_t cookie, uint32_t next_id, err *e) {
     return status;
 }
 
+/* Finds out whether values have checksums, before any tree is read: only a header with a checksum
+ * does not begin with the magic text. */
+static int read_format(txn *t, err *e) {
+    page_guard *g = &t->store->guard;
+    guard_tree tree = {.unmarked = true};
+    MDB_val header;
+    bool found = false;
+    if (!guard_named(g, &t->base, "catalog", &tree.record, &found))
+        return tree_damaged(t->store, NULL, TREE_MAIN, e);
+    if (found && !guard_find(g, &tree, (MDB_val){1, "H"}, &header, &found))
+        return tree_damaged(t->store, NULL, TREE_CATALOG, e);
+    t->format = found && catalog_is_header(header) ? FORMAT_WITHOUT_SUMS : FORMAT_VERSION;
+    return 0;
+}
+
 int txn_load_catalog(txn *t, err *e) {
     MDB_val key = {1, "H"}, header = {0, NULL};
     uint64_t cookie = 0;
     uint32_t next_id = 0;
-    int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &header);
+    tree_cursor *c;
+    int status = t->format ? 0 : read_format(t, e);
+    if (!status)
+        status = txn_fixed(t, TREE_CATALOG, &c, e);
+    if (status)
+        return status;
+    int rc = tree_look_up(c, key, &header);
     if (rc && rc != MDB_NOTFOUND)
-        return lmdb_error(e, rc, "cannot read the catalog");
-    int status = catalog_check_header(t->store->path, header, &cookie, &next_id, e);
+        return tree_error(t, rc, "cannot read the catalog", e);
+    status = catalog_check_header(t->store->path, header, &cookie, &next_id, e);
     if (status)
         return status;
     if (!t->snap)

@@ -5,32 +5,51 @@
  * Invariant: every change runs in a child transaction if a savepoint is open, increments the schema
  * cookie, and reloads t->snap; definitions in the old snapshot stay as they were.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tables_int.h"
 
+/* In the tree of settings: the prefix of the keys that name the trees whose pages cannot be freed. */
+#define LOST_TREE "lost-tree:"
+
 /* ---- records and names ----------------------------------------------------------------------- */
 
-static MDB_val record_key(uint8_t name[5], char kind, uint32_t id) {
-    name[0] = (uint8_t)kind;
-    id = __builtin_bswap32(id);
-    memcpy(name + 1, &id, 4);
-    return (MDB_val){5, name};
+/* Definitions are stored a second time in the tree of settings, under "catalog:" and their key, so
+ * that a damaged page of the catalog loses none: .recover reads these. */
+typedef struct copy_key {
+    char bytes[sizeof CATALOG_COPY + 5];
+} copy_key;
+
+static str make_copy_key(copy_key *out, char kind, uint32_t id) {
+    size_t n = sizeof CATALOG_COPY - 1;
+    memcpy(out->bytes, CATALOG_COPY, n);
+    catalog_key((uint8_t *)out->bytes + n, kind, id);
+    return (str){out->bytes, n + 5};
 }
 
-static int record_put(txn *t, char kind, uint32_t id, const buf *b, err *e) {
+static int record_put(txn *t, char kind, uint32_t id, str bytes, err *e) {
     uint8_t name[5];
-    MDB_val key = record_key(name, kind, id), data = {b->n, b->p};
-    return lmdb_error(e, mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0),
-                      "cannot write the catalog");
+    copy_key copy;
+    MDB_val key = catalog_key(name, kind, id);
+    int status = catalog_put(t, (str){key.mv_data, key.mv_size}, bytes, e);
+    return status ? status : meta_put(t, make_copy_key(&copy, kind, id), bytes, e);
 }
 
 static int record_delete(txn *t, char kind, uint32_t id, err *e) {
     uint8_t name[5];
-    MDB_val key = record_key(name, kind, id);
-    return lmdb_error(e, mdb_del(t->mdb, t->store->catalog_dbi, &key, NULL),
-                      "cannot write the catalog");
+    MDB_val data;
+    tree_cursor *c;
+    int status = txn_fixed(t, TREE_CATALOG, &c, e);
+    if (status)
+        return status;
+    int rc = tree_look_up(c, catalog_key(name, kind, id), &data);
+    if (!rc)
+        rc = tree_delete(c);
+    copy_key copy;
+    return rc ? tree_error(t, rc, "cannot write the catalog", e)
+              : meta_delete_prefix(t, make_copy_key(&copy, kind, id), e);
 }
 
 /* Does the last step of each change: raises the schema cookie and reloads the catalog. next_id: the
@@ -40,11 +59,10 @@ static int change_done(txn *t, uint32_t next_id, err *e) {
     return status ? status : txn_load_catalog(t, e);
 }
 
-static int put_table(txn *t, const table_def *def, uint32_t tree, const uint32_t *index_trees,
-                     err *e) {
+static int put_table(txn *t, const table_info *info, err *e) {
     buf b = {0};
-    catalog_write_table(&b, def, tree, index_trees);
-    int status = record_put(t, 'T', def->id, &b, e);
+    catalog_write_table(&b, info);
+    int status = record_put(t, 'T', info->def->id, buf_str(&b), e);
     buf_free(&b);
     return status;
 }
@@ -52,7 +70,9 @@ static int put_table(txn *t, const table_def *def, uint32_t tree, const uint32_t
 /* Replaces a table's definition; its rows stay as they are. */
 static int replace_table(txn *t, const table_info *info, const table_def *def, err *e) {
     txn_mark_dirty(t, def->id);
-    int status = put_table(t, def, info->tree, info->index_trees, e);
+    table_info changed = *info;
+    changed.def = def;
+    int status = put_table(t, &changed, e);
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
@@ -81,8 +101,43 @@ static int change_table(txn *t, str name, const table_info **out, err *e) {
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-static void mark_used_trees(const snapshot *s, bool *used) {
+/* Empties the tree of a dropped object. If it is damaged, its pages cannot be freed: its number is
+ * noted and never used again, so that even a damaged index can be dropped and created. */
+static int drop_tree(txn *t, const table_info *info, int index, err *e) {
+    err why = {0};
+    int status = txn_empty_tree(t, info, index, &why);
+    if (status == ERR_CORRUPT) {
+        buf key = {0};
+        buf_printf(&key, LOST_TREE "%u", index < 0 ? info->tree : info->index_trees[index]);
+        status = meta_put(t, buf_str(&key), (str){"", 0}, e);
+        buf_free(&key);
+    } else if (status && e) {
+        *e = why;
+    }
+    return status;
+}
+
+/* Marks the trees of objects and those that drop_tree noted. */
+static int mark_used_trees(txn *t, bool *used, err *e) {
+    const snapshot *s = t->snap;
     memset(used, 0, TREES_MAX);
+    tree_cursor *c;
+    int status = txn_fixed(t, TREE_META, &c, e);
+    if (status)
+        return status;
+    const size_t n = sizeof LOST_TREE - 1;
+    MDB_val key = {n, LOST_TREE}, data;
+    int rc = tree_get(c, &key, &data, MDB_SET_RANGE);
+    for (; rc == 0 && key.mv_size > n && memcmp(key.mv_data, LOST_TREE, n) == 0;
+         rc = tree_get(c, &key, &data, MDB_NEXT)) {
+        uint32_t tree = 0;
+        for (size_t i = n; i < key.mv_size && tree < TREES_MAX; i++)
+            tree = tree * 10 + (uint32_t)(((const char *)key.mv_data)[i] - '0');
+        if (tree < TREES_MAX)
+            used[tree] = true;
+    }
+    if (rc && rc != MDB_NOTFOUND)
+        return tree_error(t, rc, "cannot read a setting of the database", e);
     for (int i = 0; i < s->catalog.ntables; i++) {
         if (s->infos[i].tree < TREES_MAX)
             used[s->infos[i].tree] = true;
@@ -90,12 +145,15 @@ static void mark_used_trees(const snapshot *s, bool *used) {
             if (s->infos[i].index_trees[k] < TREES_MAX)
                 used[s->infos[i].index_trees[k]] = true;
     }
+    return 0;
 }
 
 /* Allocates `count` unused, empty trees. */
 static int take_trees(txn *t, uint32_t *out, int count, err *e) {
     bool used[TREES_MAX];
-    mark_used_trees(t->snap, used);
+    int known = mark_used_trees(t, used, e);
+    if (known)
+        return known;
     uint32_t at = 0;
     for (int i = 0; i < count; i++) {
         while (at < TREES_MAX && used[at])
@@ -192,12 +250,9 @@ static int create_table(txn *t, const table_def *def, arena *a, err *e) {
             x->name = index_name(&t->snap->catalog, a, def, x, made.indexes, i);
     }
     if (!status)
-        status = put_table(t, &made, trees[0], trees + 1, e);
-    buf state = {0};
-    put_u64(&state, 1);
+        status = put_table(t, &(table_info){&made, trees[0], trees + 1, .has_sums = true}, e);
     if (!status)
-        status = record_put(t, 'S', made.id, &state, e);
-    buf_free(&state);
+        status = catalog_put_state(t, made.id, 1, 0, e);
     return status ? status : change_done(t, next_id, e);
 }
 
@@ -225,9 +280,8 @@ int catalog_drop_table(txn *t, str name, err *e) {
     if (status)
         return status;
     uint32_t id = info->def->id;
-    status = txn_empty_tree(t, info->tree, e);
-    for (int i = 0; i < info->def->nindexes && !status; i++)
-        status = txn_empty_tree(t, info->index_trees[i], e);
+    for (int i = -1; i < info->def->nindexes && !status; i++)
+        status = drop_tree(t, info, i, e);
     if (!status)
         status = record_delete(t, 'T', id, e);
     if (!status)
@@ -237,57 +291,64 @@ int catalog_drop_table(txn *t, str name, err *e) {
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
-/* Copies all rows of `from` into tree `to` with layout `after`. Column i of a new row is column
- * source[i] of the old row, or `fill` if source[i] is -1. */
-static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after,
-                        const int *source, value fill, const atomic_bool *cancel, err *e) {
-    MDB_cursor *in = NULL, *out = NULL;
+/* Copies all rows of `from` into the tree of `to`. Column i of a new row is column source[i] of the
+ * old row, or `fill` if source[i] is -1. */
+static int rewrite_rows(txn *t, const table_info *from, const table_info *to, const int *source,
+                        value fill, const atomic_bool *cancel, err *e) {
+    txn_tree *in = NULL, *out = NULL;
     MDB_val key, data;
+    arena *mem = arena_new();
+    const row_layout *after = &to->layout;
     int n = after->ncolumns;
     value *old = mem_alloc(sizeof *old * (size_t)BASE_MAX(from->def->ncolumns, 1));
     value *row = mem_alloc(sizeof *row * (size_t)n);
-    int status = txn_cursor(t, from->tree, &in, e);
+    int status = txn_rows(t, from, &in, e);
     if (!status)
-        status = txn_cursor(t, to, &out, e);
-    int rc = status ? MDB_NOTFOUND : mdb_cursor_get(in, &key, &data, MDB_FIRST);
-    for (; rc == 0; rc = mdb_cursor_get(in, &key, &data, MDB_NEXT)) {
+        status = txn_rows(t, to, &out, e);
+    int rc = status ? MDB_NOTFOUND : tree_get(&in->cursor, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = tree_get(&in->cursor, &key, &data, MDB_NEXT)) {
         int64_t rowid = rowid_get(key.mv_data);
+        if ((rc = tree_whole_value(&in->cursor, key, data)) != 0)
+            break;
         if ((status = check_cancel(cancel, e)) != 0 ||
             (status = row_decode(&from->layout, data, rowid, old, e)) != 0)
             break;
         for (int i = 0; i < n; i++)
             row[i] = source[i] < 0 ? fill : old[source[i]];
-        MDB_val written = {row_size(after, row), NULL};
         uint8_t key_bytes[KEY_ROWID];
         rowid_put(key_bytes, rowid);
-        MDB_val new_key = {sizeof key_bytes, key_bytes};
-        if ((rc = mdb_cursor_put(out, &new_key, &written, MDB_RESERVE | MDB_APPEND)) != 0)
+        arena_reset(mem);
+        MDB_val bytes = {row_size(after, row), NULL};
+        bytes.mv_data = arena_alloc(mem, bytes.mv_size);
+        row_encode(after, row, bytes.mv_data);
+        rc = tree_put(&out->cursor, (MDB_val){sizeof key_bytes, key_bytes}, bytes, MDB_APPEND);
+        if (rc)
             break;
-        row_encode(after, row, written.mv_data);
     }
     free(old);
     free(row);
+    arena_free(mem);
     if (!status && rc != MDB_NOTFOUND)
-        status = lmdb_error(e, rc, "cannot rewrite the table");
+        status = tree_error(t, rc, "cannot rewrite the table", e);
     return status;
 }
 
 /* Changes a table's definition to `made`, with other columns, and copies its rows to a new tree. */
 static int reshape(txn *t, const table_info *info, table_def *made, const int *source, value fill,
                    arena *a, const atomic_bool *cancel, err *e) {
-    uint32_t tree = 0, old_tree = info->tree;
-    row_layout layout;
-    row_layout_init(&layout, a, made);
+    table_info old = *info, changed = *info;
+    changed.def = made;
+    row_layout_init(&changed.layout, a, made);
     txn_mark_dirty(t, made->id);
     int status = stats_forget(t, made->id, e); /* statistics are stored by column position */
     if (!status)
-        status = take_trees(t, &tree, 1, e);
+        status = take_trees(t, &changed.tree, 1, e);
     if (!status)
-        status = rewrite_rows(t, info, tree, &layout, source, fill, cancel, e);
+        status = rewrite_rows(t, &old, &changed, source, fill, cancel, e);
     if (!status)
-        status = txn_empty_tree(t, old_tree, e);
+        status = txn_empty_tree(t, &old, -1, e);
     if (!status)
-        status = put_table(t, made, tree, info->index_trees, e);
+        status = put_table(t, &changed, e);
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
@@ -447,8 +508,11 @@ int catalog_create_index(txn *t, str table, const index_def *def, const atomic_b
     if (!def->name.n)
         made.indexes[n].name = index_name(&t->snap->catalog, a, info->def, def, NULL, 0);
     status = take_trees(t, &trees[n], 1, e);
+    table_info changed = *info;
+    changed.def = &made;
+    changed.index_trees = trees;
     if (!status)
-        status = put_table(t, &made, info->tree, trees, e);
+        status = put_table(t, &changed, e);
     if (!status)
         status = change_done(t, next_id, e);
     arena_free(a);
@@ -472,7 +536,7 @@ int catalog_drop_index(txn *t, str name, err *e) {
                        (int)name.n, name.p, (int)table->name.n, table->name.p);
     const table_info *info = &t->snap->infos[table - t->snap->tables];
     int at = (int)(x - table->indexes), n = table->nindexes - 1;
-    if ((status = txn_empty_tree(t, info->index_trees[at], e)) != 0)
+    if ((status = drop_tree(t, info, at, e)) != 0)
         return status;
     arena *a = arena_new();
     table_def made = *table;
@@ -483,7 +547,10 @@ int catalog_drop_index(txn *t, str name, err *e) {
         made.indexes[i] = table->indexes[i + (i >= at)];
         trees[i] = info->index_trees[i + (i >= at)];
     }
-    status = put_table(t, &made, info->tree, trees, e);
+    table_info changed = *info;
+    changed.def = &made;
+    changed.index_trees = trees;
+    status = put_table(t, &changed, e);
     arena_free(a);
     return status ? status : change_done(t, t->snap->next_id, e);
 }
@@ -501,7 +568,7 @@ int catalog_create_view(txn *t, const view_def *def, bool or_replace, err *e) {
     uint32_t id = old ? t->snap->view_ids[old - t->snap->catalog.views] : next_id++;
     buf b = {0};
     catalog_write_view(&b, def);
-    status = record_put(t, 'V', id, &b, e);
+    status = record_put(t, 'V', id, buf_str(&b), e);
     buf_free(&b);
     return status ? status : change_done(t, next_id, e);
 }
@@ -528,7 +595,7 @@ int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e) 
     uint32_t id = old ? t->snap->model_ids[old - t->snap->catalog.models] : next_id++;
     buf b = {0};
     catalog_write_model(&b, def);
-    status = record_put(t, 'M', id, &b, e);
+    status = record_put(t, 'M', id, buf_str(&b), e);
     buf_free(&b);
     return status ? status : change_done(t, next_id, e);
 }
@@ -541,4 +608,75 @@ int catalog_drop_model(txn *t, str name, err *e) {
     if (!status)
         status = record_delete(t, 'M', t->snap->model_ids[old - t->snap->catalog.models], e);
     return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+/* ---- older formats --------------------------------------------------------------------------- */
+
+/* A record of a tree without checksums. */
+typedef struct old_record {
+    str key, data;
+} old_record;
+
+static int read_old(txn *t, uint32_t tree, arena *a, old_record **out, size_t *count, err *e) {
+    tree_cursor *c;
+    size_t cap = 0;
+    MDB_val key, data;
+    int status = txn_fixed(t, tree, &c, e);
+    if (status)
+        return status;
+    int rc = tree_get(c, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = tree_get(c, &key, &data, MDB_NEXT))
+        ARRAY_PUSH(*out, *count, cap,
+                   ((old_record){str_copy(a, (str){key.mv_data, key.mv_size}),
+                                 str_copy(a, (str){data.mv_data, data.mv_size})}));
+    return rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read the catalog", e);
+}
+
+static int write_new(txn *t, uint32_t tree, const old_record *records, size_t n, err *e) {
+    tree_cursor *c;
+    int status = txn_fixed(t, tree, &c, e);
+    for (size_t i = 0; i < n && !status; i++) {
+        MDB_val key = {records[i].key.n, (void *)(uintptr_t)records[i].key.p};
+        MDB_val data = {records[i].data.n, (void *)(uintptr_t)records[i].data.p};
+        status = tree_error(t, tree_put(c, key, data, 0), "cannot write the catalog", e);
+    }
+    return status;
+}
+
+/* Makes the second copies of definitions. */
+static int copy_records(txn *t, const old_record *records, size_t n, err *e) {
+    int status = 0;
+    for (size_t i = 0; i < n && !status; i++) {
+        const char *p = records[i].key.p;
+        uint32_t id;
+        if (records[i].key.n != 5 || *p == 'S')
+            continue;
+        memcpy(&id, p + 1, 4);
+        status = record_put(t, *p, __builtin_bswap32(id), records[i].data, e);
+    }
+    return status;
+}
+
+int catalog_upgrade(txn *t, err *e) {
+    if (t->format == FORMAT_VERSION)
+        return 0;
+    arena *a = arena_new();
+    old_record *objects = NULL, *meta = NULL;
+    size_t nobjects = 0, nmeta = 0;
+    int status = read_old(t, TREE_CATALOG, a, &objects, &nobjects, e);
+    if (!status)
+        status = read_old(t, TREE_META, a, &meta, &nmeta, e);
+    t->format = FORMAT_VERSION; /* from here on these trees are written with checksums */
+    if (!status)
+        status = write_new(t, TREE_CATALOG, objects, nobjects, e);
+    if (!status)
+        status = write_new(t, TREE_META, meta, nmeta, e);
+    if (!status)
+        status = copy_records(t, objects, nobjects, e);
+    if (!status)
+        status = change_done(t, t->snap->next_id, e);
+    free(objects);
+    free(meta);
+    arena_free(a);
+    return status;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tables_int.h"
@@ -88,11 +89,47 @@ static size_t map_bytes_for(const char *file) {
     return bytes;
 }
 
+/* Checks the meta pages of a file before LMDB opens it; a file of another kind is left to LMDB,
+ * which refuses it. Another process may be writing one of them at this moment, so a fault is
+ * believed only when it stays. */
+static int metas_check(const store *s, const char *file, err *e) {
+    enum { TRIES = 20, BYTES = 1 << 16 };
+    const struct timespec pause = {.tv_nsec = 2000000};
+    const char *what = NULL;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0; /* a new file, or LMDB reports the error */
+    uint8_t *bytes = mem_alloc(BYTES);
+    for (int i = 0; i < TRIES; i++) {
+        page_meta meta;
+        size_t page_bytes;
+        ssize_t n = pread(fd, bytes, BYTES, 0);
+        what = n <= 0 || !page_is_lmdb(bytes, (size_t)n)
+                   ? NULL
+                   : page_read_metas(bytes, (size_t)n, &page_bytes, &meta, NULL);
+        if (!what)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    free(bytes);
+    close(fd);
+    if (!what)
+        return 0;
+    err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is damaged: one of its first two pages %s", s->path,
+            what);
+    err_hint(e, DAMAGE_HINT);
+    return ERR_CORRUPT;
+}
+
 static int env_open(store *s, err *e) {
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", s->path);
     s->map_bytes = s->options.map_bytes ? s->options.map_bytes : map_bytes_for(file.p);
-    int rc;
+    int rc, status = metas_check(s, file.p, e);
+    if (status) {
+        buf_free(&file);
+        return status;
+    }
     while ((rc = env_try_open(s, file.p, s->map_bytes)) == ENOMEM && s->map_bytes > MAP_BYTES_MIN)
         s->map_bytes /= 2;
     buf_free(&file);
@@ -109,49 +146,6 @@ static int env_open(store *s, err *e) {
     return 0;
 }
 
-/* Checks the catalog's header and opens the two fixed trees. *empty: a new file without trees. */
-static int format_check(store *s, bool *empty, err *e) {
-    MDB_txn *mdb = NULL;
-    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &mdb);
-    if (rc)
-        return lmdb_error(e, rc, "cannot read the database");
-    MDB_dbi main_dbi, dbi;
-    MDB_stat stat = {0};
-    int status = 0;
-    *empty = false;
-    if ((rc = mdb_dbi_open(mdb, NULL, 0, &main_dbi)) == 0)
-        rc = mdb_stat(mdb, main_dbi, &stat);
-    if (rc) {
-        status = lmdb_error(e, rc, "cannot read the database");
-    } else if (stat.ms_entries == 0) {
-        *empty = true;
-    } else if ((rc = mdb_dbi_open(mdb, "catalog", 0, &dbi)) == MDB_NOTFOUND ||
-               rc == MDB_INCOMPATIBLE) {
-        status = err_set(e, ERR_CORRUPT,
-                         "'%s/tables.mdb' is another program's LMDB file, not a kvasir database",
-                         s->path);
-    } else if (rc) {
-        status = lmdb_error(e, rc, "cannot read the database");
-    } else {
-        MDB_val key = {1, "H"}, header = {0, NULL};
-        uint64_t cookie;
-        uint32_t next_id;
-        mdb_get(mdb, dbi, &key, &header);
-        status = catalog_check_header(s->path, header, &cookie, &next_id, e);
-        s->catalog_dbi = dbi;
-        if (!status && mdb_dbi_open(mdb, "meta", 0, &s->meta_dbi) != 0) {
-            status = err_set(e, ERR_CORRUPT,
-                             "'%s/tables.mdb' is damaged: its tree 'meta' is missing", s->path);
-            err_hint(e, "restore the database from a backup");
-        }
-    }
-    if (status || *empty)
-        mdb_txn_abort(mdb);
-    else
-        mdb_txn_commit(mdb); /* keeps the handles */
-    return status;
-}
-
 /* Writes the header of a new file. Another process may have written it while this one waited for
  * the lock, so the check is repeated under the lock. */
 static int format_initialise(store *s, err *e) {
@@ -160,7 +154,7 @@ static int format_initialise(store *s, err *e) {
     int status = writer_lock(s, &wait, e);
     if (status)
         return status;
-    status = format_check(s, &empty, e);
+    status = guard_attach(s, &empty, e);
     if (!status && empty) {
         MDB_txn *mdb = NULL;
         int rc = mdb_txn_begin(s->env, NULL, 0, &mdb);
@@ -170,6 +164,8 @@ static int format_initialise(store *s, err *e) {
             status = lmdb_error(e, rc, "cannot write the database");
         else if (status && mdb)
             mdb_txn_abort(mdb);
+        if (!status)
+            status = guard_attach(s, NULL, e);
         if (!status && !s->memory)
             status = directory_sync(s->path, e);
     }
@@ -183,7 +179,7 @@ static int format_open(store *s, err *e) {
         s->no_lock ? reader_lock(s, &(txn_wait){.busy_timeout_ms = FORMAT_TIMEOUT_MS}, e) : 0;
     if (status)
         return status;
-    status = format_check(s, &empty, e);
+    status = guard_attach(s, &empty, e);
     if (s->no_lock)
         writer_unlock(s);
     if (status || !empty)
@@ -246,6 +242,7 @@ void tables_close(store *s) {
         mdb_txn_abort(s->idle_reader);
     if (s->env)
         mdb_env_close(s->env);
+    guard_free(&s->guard);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     store_unregister(s);

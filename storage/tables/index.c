@@ -62,28 +62,38 @@ int index_violation(const table_def *def, const index_def *index, const value *r
 
 int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
                   err *e) {
-    MDB_cursor *c;
-    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    tree_cursor *c;
+    int status = txn_index(t, info, index, &c, e);
     if (status)
         return status;
     key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
-    MDB_val key = {t->key.n, t->key.p}, data = {0, ""};
-    return lmdb_error(e, mdb_cursor_put(c, &key, &data, 0), "cannot write an index");
+    int rc = tree_put(c, (MDB_val){t->key.n, t->key.p}, (MDB_val){0, NULL}, 0);
+    return tree_error(t, rc, "cannot write an index", e);
+}
+
+static int index_lacks_row(const table_def *def, const index_def *x, int64_t rowid, err *e) {
+    err_set(e, ERR_CORRUPT,
+            "index \"%.*s\" of table \"%.*s\" is damaged: it lacks the row with rowid %lld",
+            (int)x->name.n, x->name.p, (int)def->name.n, def->name.p, (long long)rowid);
+    err_hint(e, "drop and create the index; " DAMAGE_HINT);
+    return ERR_CORRUPT;
 }
 
 int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
                      err *e) {
-    MDB_cursor *c;
+    tree_cursor *c;
     MDB_val data;
-    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    int status = txn_index(t, info, index, &c, e);
     if (status)
         return status;
     key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
     MDB_val key = {t->key.n, t->key.p};
-    int rc = mdb_cursor_get(c, &key, &data, MDB_SET_KEY);
+    int rc = tree_get(c, &key, &data, MDB_SET_KEY);
     if (!rc)
-        rc = mdb_cursor_del(c, 0);
-    return lmdb_error(e, rc, "cannot write an index");
+        rc = tree_delete(c);
+    if (rc == MDB_NOTFOUND)
+        return index_lacks_row(info->def, &info->def->indexes[index], rowid, e);
+    return tree_error(t, rc, "cannot write an index", e);
 }
 
 /* Whether the row at rowid has the same index cells as `row`. */
@@ -102,19 +112,19 @@ static int row_has_cells(txn *t, const table_info *info, const index_def *x, con
 int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
                      int64_t self, int64_t *rowid, bool *found, err *e) {
     const index_def *x = &info->def->indexes[index];
-    MDB_cursor *c;
+    tree_cursor *c;
     *found = false;
     if (index_row_has_null(x, row))
         return 0;
-    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    int status = txn_index(t, info, index, &c, e);
     if (status)
         return status;
     key_make(&t->key, info->def, x, row, INT64_MIN);
     size_t n = t->key.n - KEY_ROWID;
     bool cut = t->key.n == KEY_CUT_BYTES;
     MDB_val key = {t->key.n, t->key.p}, data;
-    int rc = mdb_cursor_get(c, &key, &data, MDB_SET_RANGE);
-    for (; rc == 0 && !*found; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+    int rc = tree_get(c, &key, &data, MDB_SET_RANGE);
+    for (; rc == 0 && !*found; rc = tree_get(c, &key, &data, MDB_NEXT)) {
         if (key.mv_size != t->key.n || memcmp(key.mv_data, t->key.p, n) != 0)
             return 0;
         int64_t id = key_rowid(key);
@@ -127,7 +137,7 @@ int index_find_equal(txn *t, const table_info *info, int index, const value *row
         if (*found)
             return 0;
     }
-    return rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read an index");
+    return rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read an index", e);
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -146,20 +156,19 @@ static int compare_keys(const void *pa, const void *pb) {
 
 static int run_write(txn *t, const table_info *info, int index, run *r, bool first,
                      const atomic_bool *cancel, err *e) {
-    MDB_cursor *c;
-    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    tree_cursor *c;
+    int status = txn_index(t, info, index, &c, e);
     if (status)
         return status;
     status = sort_array(r->keys, r->n, sizeof *r->keys, compare_keys, cancel, e);
     if (status)
         return status;
     for (size_t i = 0; i < r->n; i++) {
-        MDB_val data = {0, ""};
         if ((status = check_cancel(cancel, e)) != 0)
             return status;
-        int rc = mdb_cursor_put(c, &r->keys[i], &data, first ? MDB_APPEND : 0);
+        int rc = tree_put(c, r->keys[i], (MDB_val){0, NULL}, first ? MDB_APPEND : 0);
         if (rc)
-            return lmdb_error(e, rc, "cannot write an index");
+            return tree_error(t, rc, "cannot write an index", e);
     }
     arena_reset(r->mem);
     r->n = r->bytes = 0;
@@ -173,14 +182,17 @@ static void run_add(run *r, const buf *key) {
 
 static int build_fill(txn *t, const table_info *info, int index, run *r, value *row,
                       const atomic_bool *cancel, err *e) {
-    MDB_cursor *c;
+    txn_tree *tree;
     MDB_val key, data;
     bool first = true;
-    int status = txn_cursor(t, info->tree, &c, e);
+    int status = txn_rows(t, info, &tree, e);
     if (status)
         return status;
-    int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
-    for (; rc == 0; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+    tree_cursor *c = &tree->cursor;
+    int rc = tree_get(c, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = tree_get(c, &key, &data, MDB_NEXT)) {
+        if ((rc = tree_whole_value(c, key, data)) != 0)
+            break;
         int64_t rowid = rowid_get(key.mv_data);
         if ((status = check_cancel(cancel, e)) != 0 ||
             (status = row_decode(&info->layout, data, rowid, row, e)) != 0)
@@ -194,7 +206,7 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
         }
     }
     if (rc != MDB_NOTFOUND)
-        return lmdb_error(e, rc, "cannot read a table");
+        return tree_error(t, rc, "cannot read a table", e);
     return run_write(t, info, index, r, first, cancel, e);
 }
 
@@ -203,15 +215,16 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
 static int build_check(txn *t, const table_info *info, int index, value *row,
                        const atomic_bool *cancel, err *e) {
     const index_def *x = &info->def->indexes[index];
-    MDB_cursor *c;
+    tree_cursor *shared, c;
     MDB_val key, data;
     buf last = {0};
-    int status = 0;
-    int rc = mdb_cursor_open(t->mdb, t->store->tree_dbi[info->index_trees[index]], &c);
-    if (rc)
-        return lmdb_error(e, rc, "cannot read an index");
-    for (rc = mdb_cursor_get(c, &key, &data, MDB_FIRST); rc == 0 && !status;
-         rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+    int rc, status = txn_index(t, info, index, &shared, e);
+    if (!status)
+        status = tree_cursor_copy(shared, &c, e);
+    if (status)
+        return status;
+    for (rc = tree_get(&c, &key, &data, MDB_FIRST); rc == 0 && !status;
+         rc = tree_get(&c, &key, &data, MDB_NEXT)) {
         size_t n = key.mv_size - KEY_ROWID;
         bool same = last.n == n && memcmp(last.p, key.mv_data, n) == 0, found = false;
         buf_clear(&last);
@@ -226,10 +239,10 @@ static int build_check(txn *t, const table_info *info, int index, value *row,
         if (!status && found)
             status = index_violation(info->def, x, row, e);
     }
-    mdb_cursor_close(c);
+    tree_cursor_close(&c);
     buf_free(&last);
     if (!status && rc != MDB_NOTFOUND)
-        status = lmdb_error(e, rc, "cannot read an index");
+        status = tree_error(t, rc, "cannot read an index", e);
     return status;
 }
 

@@ -30,11 +30,15 @@ int meta_get(txn *t, str key, str *out, bool *found, err *e) {
     *out = (str){"", 0};
     if (key.n == 0)
         return 0;
-    int rc = mdb_get(t->mdb, t->store->meta_dbi, &k, &data);
+    tree_cursor *c;
+    int status = txn_fixed(t, TREE_META, &c, e);
+    if (status)
+        return status;
+    int rc = tree_look_up(c, k, &data);
     if (rc == MDB_NOTFOUND)
         return 0;
     if (rc)
-        return lmdb_error(e, rc, "cannot read a setting of the database");
+        return tree_error(t, rc, "cannot read a setting of the database", e);
     bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
     if (!str_equal(get_str(&r), key) || r.bad)
         return 0;
@@ -50,41 +54,37 @@ int meta_put(txn *t, str key, str bytes, err *e) {
         return status;
     if (key.n == 0)
         return err_set(e, ERR_INTERNAL, "an empty key");
-    MDB_val k = meta_key(key, key_bytes), data = {4 + key.n + bytes.n, NULL};
-    int rc = mdb_put(t->mdb, t->store->meta_dbi, &k, &data, MDB_RESERVE);
-    if (rc)
-        return lmdb_error(e, rc, "cannot write a setting of the database");
-    uint32_t n = (uint32_t)key.n;
-    char *out = data.mv_data;
-    memcpy(out, &n, 4);
-    memcpy(out + 4, key.p, key.n);
-    if (bytes.n)
-        memcpy(out + 4 + key.n, bytes.p, bytes.n);
-    return 0;
+    tree_cursor *c;
+    if ((status = txn_fixed(t, TREE_META, &c, e)) != 0)
+        return status;
+    buf b = {0};
+    put_str(&b, key);
+    buf_append_str(&b, bytes);
+    int rc = tree_put(c, meta_key(key, key_bytes), (MDB_val){b.n, b.p}, 0);
+    buf_free(&b);
+    return tree_error(t, rc, "cannot write a setting of the database", e);
 }
 
 int meta_delete_prefix(txn *t, str prefix, err *e) {
     int status = txn_before_change(t, e);
-    MDB_cursor *c = NULL;
+    tree_cursor *c = NULL;
     if (status)
         return status;
     if (prefix.n > META_KEEP)
         return err_set(e, ERR_INTERNAL, "the metadata prefix is longer than %d bytes", META_KEEP);
-    int rc = mdb_cursor_open(t->mdb, t->store->meta_dbi, &c);
-    if (rc)
-        return lmdb_error(e, rc, "cannot read the database's settings");
+    if ((status = txn_fixed(t, TREE_META, &c, e)) != 0)
+        return status;
     MDB_val key = {prefix.n, (void *)(uintptr_t)prefix.p}, data;
-    rc = mdb_cursor_get(c, &key, &data, prefix.n ? MDB_SET_RANGE : MDB_FIRST);
+    int rc = tree_get(c, &key, &data, prefix.n ? MDB_SET_RANGE : MDB_FIRST);
     while (rc == 0 && key.mv_size >= prefix.n && memcmp(key.mv_data, prefix.p, prefix.n) == 0) {
-        rc = mdb_cursor_del(c, 0);
+        rc = tree_delete(c);
         if (!rc)
-            rc = mdb_cursor_get(c, &key, &data, MDB_GET_CURRENT);
+            rc = tree_get(c, &key, &data, MDB_GET_CURRENT);
         /* After the last entry GET_CURRENT returns EINVAL or NOTFOUND, depending on the version. */
         if (rc == EINVAL)
             rc = MDB_NOTFOUND;
     }
-    mdb_cursor_close(c);
     return rc == 0 || rc == MDB_NOTFOUND
                ? 0
-               : lmdb_error(e, rc, "cannot write a setting of the database");
+               : tree_error(t, rc, "cannot write a setting of the database", e);
 }

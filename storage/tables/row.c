@@ -25,6 +25,7 @@ void row_layout_init(row_layout *l, arena *a, const table_def *def) {
     l->ncolumns = def->ncolumns;
     l->rowid_column = def->rowid_column;
     l->columns = def->columns;
+    l->def = def;
     l->slot = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->ncolumns, 1));
     l->text_start = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->ncolumns, 1));
     uint32_t at = 2 + ((uint32_t)def->ncolumns + 7) / 8, last_text = 0;
@@ -125,17 +126,18 @@ static bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int at, 
     return true;
 }
 
-int row_corrupt(err *e, int64_t rowid) {
-    err_set(e, ERR_CORRUPT, "the row with rowid %lld is damaged on disk", (long long)rowid);
-    err_hint(e, "restore the database from a backup");
+int row_corrupt(const row_layout *l, int64_t rowid, err *e) {
+    err_set(e, ERR_CORRUPT, "table \"%.*s\" is damaged: the row with rowid %lld has a wrong form",
+            (int)l->def->name.n, l->def->name.p, (long long)rowid);
+    err_hint(e, DAMAGE_HINT);
     return ERR_CORRUPT;
 }
 
 int row_decode(const row_layout *l, MDB_val bytes, int64_t rowid, value *row, err *e) {
     if (!row_check(l, bytes))
-        return row_corrupt(e, rowid);
+        return row_corrupt(l, rowid, e);
     for (int i = 0; i < l->ncolumns; i++)
         if (!row_cell(l, bytes, rowid, i, &row[i]))
-            return row_corrupt(e, rowid);
+            return row_corrupt(l, rowid, e);
     return 0;
 }

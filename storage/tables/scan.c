@@ -22,7 +22,7 @@ struct table_scan {
     const atomic_bool *cancel;
     const table_info *info;
     const index_def *index; /* in the transaction's catalog; NULL: the scan is by rowid */
-    uint32_t index_tree;
+    int index_at;           /* position of the index among the table's */
     int ncolumns;
     int *columns;      /* [ncolumns] as in scan_spec */
     value_type *types; /* [ncolumns] types of these columns */
@@ -41,8 +41,8 @@ struct table_scan {
     int batch_rows; /* maximum rows of the next batch */
     bool at_low;    /* entries equal to an exclusive low bound may follow */
 
-    MDB_cursor *rows;    /* in the tree of rows */
-    MDB_cursor *entries; /* in the tree of the index */
+    tree_cursor rows;    /* in the tree of rows */
+    tree_cursor entries; /* in the tree of the index */
     uint64_t epoch;      /* txn->epoch when the cursors were placed */
     bool started;        /* `last` is valid */
     bool done;           /* no entry follows */
@@ -66,11 +66,8 @@ table_scan *scan_next_open(const table_scan *s) {
 }
 
 void scan_detach(table_scan *s) {
-    if (s->rows)
-        mdb_cursor_close(s->rows);
-    if (s->entries)
-        mdb_cursor_close(s->entries);
-    s->rows = s->entries = NULL;
+    tree_cursor_close(&s->rows);
+    tree_cursor_close(&s->entries);
 }
 
 void scan_orphan(table_scan *s) {
@@ -178,25 +175,28 @@ static int compare_to_bound(MDB_val key, const buf *bound) {
 
 static int cursors_open(table_scan *s, err *e) {
     txn *t = s->txn;
-    int rc = 0;
-    if (!s->rows)
-        rc = mdb_cursor_open(t->mdb, t->store->tree_dbi[s->info->tree], &s->rows);
-    if (!rc && s->index && !s->entries)
-        rc = mdb_cursor_open(t->mdb, t->store->tree_dbi[s->index_tree], &s->entries);
-    return lmdb_error(e, rc, "cannot read a table");
+    txn_tree *rows;
+    tree_cursor *entries;
+    int status = 0;
+    if (!s->rows.mdb && (status = txn_rows(t, s->info, &rows, e)) == 0)
+        status = tree_cursor_copy(&rows->cursor, &s->rows, e);
+    if (!status && s->index && !s->entries.mdb &&
+        (status = txn_index(t, s->info, s->index_at, &entries, e)) == 0)
+        status = tree_cursor_copy(entries, &s->entries, e);
+    return status;
 }
 
 /* Seeks to the last entry below `key`. */
-static int seek_below(MDB_cursor *c, MDB_val *key, MDB_val *data) {
-    int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+static int seek_below(tree_cursor *c, MDB_val *key, MDB_val *data) {
+    int rc = tree_get(c, key, data, MDB_SET_RANGE);
     if (rc && rc != MDB_NOTFOUND)
         return rc;
-    return mdb_cursor_get(c, key, data, rc ? MDB_LAST : MDB_PREV);
+    return tree_get(c, key, data, rc ? MDB_LAST : MDB_PREV);
 }
 
 /* Seeks to the next entry of a descending scan: the one before the last entry read, or at first the
  * last one that is not above the high bound. */
-static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
+static int seek_back(table_scan *s, tree_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t above[KEY_CUT_BYTES + 1];
     size_t n = BASE_MIN(s->high.n, (size_t)KEY_CUT);
     if (s->started) {
@@ -210,7 +210,7 @@ static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) 
         return seek_below(c, key, data);
     }
     if (n == 0)
-        return mdb_cursor_get(c, key, data, MDB_LAST);
+        return tree_get(c, key, data, MDB_LAST);
     memcpy(above, s->high.p, n);
     memset(above + n, 0xff, sizeof above - n);
     *key = (MDB_val){sizeof above, above};
@@ -219,32 +219,32 @@ static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) 
 
 /* Seeks to the next entry of an ascending scan: the one after the last entry read. If none was read
  * yet: the first entry not below the low bound, of which at most KEY_CUT bytes are compared. */
-static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
+static int seek(table_scan *s, tree_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t low[KEY_ROWID];
     if (s->started) {
         *key = (MDB_val){s->last.n, s->last.p};
-        int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+        int rc = tree_get(c, key, data, MDB_SET_RANGE);
         if (rc == 0 && key->mv_size == s->last.n && memcmp(key->mv_data, s->last.p, s->last.n) == 0)
-            rc = mdb_cursor_get(c, key, data, MDB_NEXT);
+            rc = tree_get(c, key, data, MDB_NEXT);
         return rc;
     }
     if (!s->index) {
         rowid_put(low, s->low_rowid);
         *key = (MDB_val){sizeof low, low};
-        return mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+        return tree_get(c, key, data, MDB_SET_RANGE);
     }
     if (s->low.n == 0)
-        return mdb_cursor_get(c, key, data, MDB_FIRST);
+        return tree_get(c, key, data, MDB_FIRST);
     *key = (MDB_val){BASE_MIN(s->low.n, (size_t)KEY_CUT), s->low.p};
-    return mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+    return tree_get(c, key, data, MDB_SET_RANGE);
 }
 
 /* Moves to the next entry. *placed: the cursor is on the last entry read. */
-static int step(table_scan *s, MDB_cursor *c, bool *placed, MDB_val *key, MDB_val *data) {
+static int step(table_scan *s, tree_cursor *c, bool *placed, MDB_val *key, MDB_val *data) {
     bool go_on = *placed;
     *placed = true;
     if (go_on)
-        return mdb_cursor_get(c, key, data, s->descending ? MDB_PREV : MDB_NEXT);
+        return tree_get(c, key, data, s->descending ? MDB_PREV : MDB_NEXT);
     return s->descending ? seek_back(s, c, key, data) : seek(s, c, key, data);
 }
 
@@ -259,19 +259,19 @@ static void remember(table_scan *s, const void *key, size_t n) {
 static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
     MDB_val key, data;
     int n = 0, rc = 0;
-    while (n < s->batch_rows && (rc = step(s, s->rows, &placed, &key, &data)) == 0) {
+    while (n < s->batch_rows && (rc = step(s, &s->rows, &placed, &key, &data)) == 0) {
         int64_t rowid = rowid_get(key.mv_data);
         if (s->descending ? rowid < s->low_rowid : rowid > s->high_rowid) {
             rc = MDB_NOTFOUND;
             break;
         }
         if (!row_check(&s->info->layout, data))
-            return row_corrupt(e, rowid);
+            return row_corrupt(&s->info->layout, rowid, e);
         s->rowid[n] = rowid;
         s->bytes[n++] = data;
     }
     if (rc && rc != MDB_NOTFOUND)
-        return lmdb_error(e, rc, "cannot read a table");
+        return tree_error(s->txn, rc, "cannot read a table", e);
     s->done = rc == MDB_NOTFOUND;
     if (n) {
         uint8_t last[KEY_ROWID];
@@ -286,7 +286,7 @@ static int no_such_row(const table_scan *s, int64_t rowid, err *e) {
     err_set(e, ERR_CORRUPT,
             "index \"%.*s\" of table \"%s\" is damaged: it refers to row %lld, which is missing",
             (int)s->index->name.n, s->index->name.p, s->info->def->name.p, (long long)rowid);
-    err_hint(e, "drop and create the index, or restore the database from a backup");
+    err_hint(e, "drop and create the index; " DAMAGE_HINT);
     return ERR_CORRUPT;
 }
 
@@ -296,7 +296,7 @@ static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, e
     uint8_t bytes[KEY_ROWID];
     rowid_put(bytes, rowid);
     MDB_val key = {sizeof bytes, bytes};
-    int rc = mdb_cursor_get(s->rows, &key, data, MDB_SET_KEY);
+    int rc = tree_get(&s->rows, &key, data, MDB_SET_KEY);
     if (found)
         *found = rc == 0;
     if (found && rc == MDB_NOTFOUND)
@@ -304,8 +304,17 @@ static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, e
     if (rc == MDB_NOTFOUND)
         return no_such_row(s, rowid, e);
     if (rc)
-        return lmdb_error(e, rc, "cannot read a row");
-    return row_check(&s->info->layout, *data) ? 0 : row_corrupt(e, rowid);
+        return tree_error(s->txn, rc, "cannot read a row", e);
+    return row_check(&s->info->layout, *data) ? 0 : row_corrupt(&s->info->layout, rowid, e);
+}
+
+/* Verifies the rest of a row, of which fetching has verified only the head if it lies in overflow
+ * pages. */
+static int verify_texts(table_scan *s, int64_t rowid, MDB_val row, err *e) {
+    uint8_t bytes[KEY_ROWID];
+    rowid_put(bytes, rowid);
+    int rc = tree_whole_value(&s->rows, (MDB_val){sizeof bytes, bytes}, row);
+    return rc ? tree_error(s->txn, rc, "cannot read a row", e) : 0;
 }
 
 typedef struct group_row {
@@ -337,6 +346,8 @@ static int sort_group(table_scan *s, err *e) {
         status = check_cancel(s->cancel, e);
         if (!status)
             status = fetch_row(s, s->pending[i], &data, NULL, e);
+        if (!status)
+            status = verify_texts(s, s->pending[i], data, e);
         if (!status)
             status = row_decode(&s->info->layout, data, s->pending[i], cells, e);
         if (!status && cells_in_bounds(s, cells))
@@ -371,10 +382,10 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
             return status;
         pending_add(s, key_rowid(key));
         remember(s, key.mv_data, key.mv_size);
-        rc = mdb_cursor_get(s->entries, &key, &data, s->descending ? MDB_PREV : MDB_NEXT);
+        rc = tree_get(&s->entries, &key, &data, s->descending ? MDB_PREV : MDB_NEXT);
     }
     if (rc && rc != MDB_NOTFOUND)
-        return lmdb_error(e, rc, "cannot read an index");
+        return tree_error(s->txn, rc, "cannot read an index", e);
     if (cut)
         return sort_group(s, e);
     for (size_t i = 0; i < s->npending / 2; i++) {
@@ -408,9 +419,9 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
     MDB_val key, data;
     int rc;
     while (s->at_pending == s->npending) {
-        if ((rc = step(s, s->entries, placed, &key, &data)) != 0) {
+        if ((rc = step(s, &s->entries, placed, &key, &data)) != 0) {
             s->done = rc == MDB_NOTFOUND;
-            return s->done ? 0 : lmdb_error(e, rc, "cannot read an index");
+            return s->done ? 0 : tree_error(s->txn, rc, "cannot read an index", e);
         }
         int status = check_cancel(s->cancel, e);
         if (status)
@@ -457,10 +468,10 @@ static int absent_row(table_scan *s, int64_t rowid, err *e) {
     memcpy(bytes, s->last.p, s->last.n);
     rowid_put(bytes + s->last.n - KEY_ROWID, rowid);
     key.mv_data = bytes;
-    int rc = mdb_cursor_get(s->entries, &key, &data, MDB_SET_KEY);
+    int rc = tree_get(&s->entries, &key, &data, MDB_SET_KEY);
     if (rc == 0)
         return no_such_row(s, rowid, e);
-    return rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read an index");
+    return rc == MDB_NOTFOUND ? 0 : tree_error(s->txn, rc, "cannot read an index", e);
 }
 
 static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
@@ -514,23 +525,27 @@ static void fill_nulls(const table_scan *s, column *out, arena *mem, int at, int
         out->null[i] = (((const uint8_t *)s->bytes[i].mv_data)[byte] & bit) != 0;
 }
 
-static int fill_texts(const table_scan *s, column *out, int at, int n, err *e) {
+static int fill_texts(table_scan *s, column *out, int at, int n, err *e) {
     const row_layout *l = &s->info->layout;
     uint32_t end_at = l->slot[at], start_at = l->text_start[at], base = l->slots_end;
     for (int i = 0; i < n; i++) {
         const uint8_t *p = s->bytes[i].mv_data;
         uint32_t start = 0, end;
+        int status =
+            s->bytes[i].mv_size > SUM_WHOLE ? verify_texts(s, s->rowid[i], s->bytes[i], e) : 0;
+        if (status)
+            return status;
         memcpy(&end, p + end_at, 4);
         if (start_at)
             memcpy(&start, p + start_at, 4);
         if (start > end || end > s->bytes[i].mv_size - base)
-            return row_corrupt(e, s->rowid[i]);
+            return row_corrupt(l, s->rowid[i], e);
         out->s[i] = (str){(const char *)p + base + start, end - start};
     }
     return 0;
 }
 
-static int fill_column(const table_scan *s, column *out, arena *mem, int at, int n, err *e) {
+static int fill_column(table_scan *s, column *out, arena *mem, int at, int n, err *e) {
     const row_layout *l = &s->info->layout;
     if (at < 0 || at == l->rowid_column) {
         memcpy(out->i, s->rowid, sizeof(int64_t) * (size_t)n);
@@ -566,7 +581,7 @@ static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
         if (at < 0 || at >= def->nindexes)
             return err_set(e, ERR_INTERNAL, "the index belongs to another table");
         s->index = &def->indexes[at];
-        s->index_tree = s->info->index_trees[at];
+        s->index_at = (int)at;
     }
     if ((status = set_bounds(s, &spec->low, &spec->high, e)) != 0)
         return status;
@@ -639,7 +654,7 @@ int scan_next(table_scan *s, batch *out, err *e) {
         return err_set(e, ERR_INTERNAL, "a scan was used after its transaction");
     if (!s->done && !s->empty) {
         bool placed =
-            s->started && s->epoch == s->txn->epoch && s->rows && (!s->index || s->entries);
+            s->started && s->epoch == s->txn->epoch && s->rows.mdb && (!s->index || s->entries.mdb);
         if ((status = cursors_open(s, e)) != 0)
             return status;
         if (s->listed)

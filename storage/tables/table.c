@@ -64,16 +64,16 @@ static int rowid_taken(const table_def *def, int64_t rowid, err *e) {
 
 static int fetch(txn *t, const table_info *info, int64_t rowid, MDB_val *data, bool *found,
                  err *e) {
-    MDB_cursor *c;
+    txn_tree *tree;
     uint8_t bytes[KEY_ROWID];
-    int status = txn_cursor(t, info->tree, &c, e);
+    int status = txn_rows(t, info, &tree, e);
     if (status)
         return status;
     rowid_put(bytes, rowid);
     MDB_val key = {sizeof bytes, bytes};
-    int rc = mdb_cursor_get(c, &key, data, MDB_SET_KEY);
+    int rc = tree_look_up(&tree->cursor, key, data);
     *found = rc == 0;
-    return rc == 0 || rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read a row");
+    return rc == 0 || rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read a row", e);
 }
 
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e) {
@@ -89,36 +89,36 @@ int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *fou
 
 int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e) {
     const table_info *info;
-    MDB_dbi dbi;
-    MDB_stat stat;
     int status = table_resolve(t, def, &info, e);
     if (!status)
-        status = txn_dbi(t, info->tree, false, &dbi, e);
-    if (!status)
-        status = lmdb_error(e, mdb_stat(t->mdb, dbi, &stat), "cannot read a table");
-    if (!status)
-        *out = stat.ms_entries;
-    return status;
+        status = tree_entries(t, info->tree, out, e);
+    if (status || info->rows == ROWS_UNKNOWN || info->rows == *out || txn_is_dirty(t, def->id))
+        return status;
+    err_set(
+        e, ERR_CORRUPT, "table \"%.*s\" is damaged: its tree counts %llu rows, the catalog %llu",
+        (int)def->name.n, def->name.p, (unsigned long long)*out, (unsigned long long)info->rows);
+    err_hint(e, DAMAGE_HINT);
+    return ERR_CORRUPT;
 }
 
 int table_rowid_ends(txn *t, const table_def *def, int64_t *first, int64_t *last, err *e) {
     const table_info *info;
-    MDB_cursor *c;
+    txn_tree *tree;
     MDB_val key, data;
     int status = table_resolve(t, def, &info, e);
     if (!status)
-        status = txn_cursor(t, info->tree, &c, e);
+        status = txn_rows(t, info, &tree, e);
     if (status)
         return status;
     *first = *last = 0;
-    int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
+    int rc = tree_get(&tree->cursor, &key, &data, MDB_FIRST);
     if (rc == 0) {
         *first = rowid_get(key.mv_data);
-        rc = mdb_cursor_get(c, &key, &data, MDB_LAST);
+        rc = tree_get(&tree->cursor, &key, &data, MDB_LAST);
     }
     if (rc == 0)
         *last = rowid_get(key.mv_data);
-    return rc == 0 || rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read a table");
+    return rc == 0 || rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read a table", e);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -126,16 +126,15 @@ int table_rowid_ends(txn *t, const table_def *def, int64_t *first, int64_t *last
 /* Finds the greatest rowid in use. It is cached in *out until the transaction closes its
  * cursors. */
 static int last_rowid(txn *t, const table_info *info, txn_tree **out, err *e) {
-    MDB_cursor *c;
+    txn_tree *tree;
     MDB_val key, data;
-    int status = txn_cursor(t, info->tree, &c, e);
+    int status = txn_rows(t, info, &tree, e);
     if (status)
         return status;
-    txn_tree *tree = &t->trees[info->tree];
     if (!tree->last_known) {
-        int rc = mdb_cursor_get(c, &key, &data, MDB_LAST);
+        int rc = tree_get(&tree->cursor, &key, &data, MDB_LAST);
         if (rc && rc != MDB_NOTFOUND)
-            return lmdb_error(e, rc, "cannot read a table");
+            return tree_error(t, rc, "cannot read a table", e);
         tree->last_empty = rc == MDB_NOTFOUND;
         tree->last_rowid = rc ? 0 : rowid_get(key.mv_data);
         tree->last_known = true;
@@ -170,10 +169,10 @@ static int put_new_row(txn *t, const table_info *info, int64_t rowid, const MDB_
         return status;
     rowid_put(key_bytes, rowid);
     bool append = tree->last_empty || rowid > tree->last_rowid;
-    MDB_val key = {sizeof key_bytes, key_bytes}, data = *bytes;
-    int rc = mdb_cursor_put(tree->cursor, &key, &data, append ? MDB_APPEND : 0);
+    int rc = tree_put(&tree->cursor, (MDB_val){sizeof key_bytes, key_bytes}, *bytes,
+                      append ? MDB_APPEND : 0);
     if (rc)
-        return lmdb_error(e, rc, "cannot write a row");
+        return tree_error(t, rc, "cannot write a row", e);
     if (append) {
         tree->last_rowid = rowid;
         tree->last_empty = false;
@@ -183,18 +182,18 @@ static int put_new_row(txn *t, const table_info *info, int64_t rowid, const MDB_
 
 static int delete_row(txn *t, const table_info *info, int64_t rowid, err *e) {
     uint8_t bytes[KEY_ROWID];
-    MDB_cursor *c;
+    txn_tree *tree;
     MDB_val data;
-    int status = txn_cursor(t, info->tree, &c, e);
+    int status = txn_rows(t, info, &tree, e);
     if (status)
         return status;
     rowid_put(bytes, rowid);
     MDB_val key = {sizeof bytes, bytes};
-    int rc = mdb_cursor_get(c, &key, &data, MDB_SET_KEY);
+    int rc = tree_get(&tree->cursor, &key, &data, MDB_SET_KEY);
     if (!rc)
-        rc = mdb_cursor_del(c, 0);
-    t->trees[info->tree].last_known = false;
-    return lmdb_error(e, rc, "cannot delete a row");
+        rc = tree_delete(&tree->cursor);
+    tree->last_known = false;
+    return tree_error(t, rc, "cannot delete a row", e);
 }
 
 static int add_to_indexes(txn *t, const table_info *info, const value *row, int64_t rowid, err *e) {
@@ -383,15 +382,16 @@ int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, 
 
 int table_put_bytes(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t n,
                     err *e) {
-    MDB_cursor *c;
+    txn_tree *tree;
     uint8_t key_bytes[KEY_ROWID];
-    int status = txn_cursor(t, info->tree, &c, e);
+    int status = txn_rows(t, info, &tree, e);
     if (status)
         return status;
     rowid_put(key_bytes, rowid);
-    MDB_val key = {sizeof key_bytes, key_bytes}, data = {n, (void *)(uintptr_t)bytes};
-    t->trees[info->tree].last_known = false;
-    return lmdb_error(e, mdb_cursor_put(c, &key, &data, 0), "cannot write a row");
+    tree->last_known = false;
+    int rc = tree_put(&tree->cursor, (MDB_val){sizeof key_bytes, key_bytes},
+                      (MDB_val){n, (void *)(uintptr_t)bytes}, 0);
+    return tree_error(t, rc, "cannot write a row", e);
 }
 
 int table_delete(txn *t, const table_def *def, int64_t rowid, err *e) {
@@ -425,9 +425,8 @@ int table_clear(txn *t, const table_def *def, uint64_t *count, err *e) {
     if (status || *count == 0)
         return status;
     txn_mark_dirty(t, info->def->id);
-    status = txn_empty_tree(t, info->tree, e);
-    for (int i = 0; i < info->def->nindexes && !status; i++)
-        status = txn_empty_tree(t, info->index_trees[i], e);
+    for (int i = -1; i < info->def->nindexes && !status; i++)
+        status = txn_empty_tree(t, info, i, e);
     return status;
 }
 

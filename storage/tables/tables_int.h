@@ -44,14 +44,17 @@
 #include <sys/types.h>
 
 #include "base/bytes_int.h"
+#include "lmdb/guard_int.h"
 #include "lmdb/lmdb_int.h"
 
 #include "storage/containers.h"
 #include "storage/storage.h"
 
 enum {
-    FORMAT_VERSION = 1,
+    FORMAT_VERSION = 2,
+    FORMAT_WITHOUT_SUMS = 1, /* the version before values had checksums */
     TREES_MAX = 2048,
+    TREES_FIXED = 2, /* trees besides the numbered ones: catalog and meta */
     COLUMNS_MAX = 2000,
     KEY_CUT = 400,    /* bytes of cells in a cut key; maximum in an uncut key */
     KEY_HASH = 16,    /* bytes of the hash in a cut key */
@@ -59,6 +62,13 @@ enum {
     KEY_NOT_NULL = 1, /* first byte of a cell that is not NULL */
     KEY_CUT_BYTES = KEY_CUT + KEY_HASH + KEY_ROWID
 };
+
+/* What stands for a tree's number. Number + TREES_FIXED is a position in txn.trees. */
+#define TREE_CATALOG ((uint32_t)-2)
+#define TREE_META ((uint32_t)-1)
+/* In error messages only. */
+#define TREE_MAIN ((uint32_t)-3)
+#define TREE_FREE_LIST ((uint32_t)-4)
 
 #define ROW_BYTES_MAX ((size_t)1 << 30)
 
@@ -68,6 +78,7 @@ typedef struct row_layout {
     int ncolumns, rowid_column;
     uint32_t slots_end; /* offset of the text area */
     const column_def *columns;
+    const table_def *def;
     uint32_t *slot; /* [ncolumns] offset of each column's slot; 0: the rowid column has none */
     /* [ncolumns] TEXT, BLOB: offset of the previous text column's slot, whose end offset is where
      * this text starts; 0: this is the first text column */
@@ -80,7 +91,7 @@ void row_encode(const row_layout *l, const value *row, uint8_t *out);
 /* Whether the bytes can be a row of this layout. */
 bool row_check(const row_layout *l, MDB_val bytes);
 int row_decode(const row_layout *l, MDB_val bytes, int64_t rowid, value *row, err *e);
-int row_corrupt(err *e, int64_t rowid);
+int row_corrupt(const row_layout *l, int64_t rowid, err *e);
 
 static inline void rowid_put(uint8_t *out, int64_t rowid) {
     uint64_t be = __builtin_bswap64((uint64_t)rowid ^ ((uint64_t)1 << 63));
@@ -107,10 +118,20 @@ static inline int64_t key_rowid(MDB_val key) {
 
 /* ---- the catalog in memory (catalog.c) ------------------------------------------------------- */
 
+/* Hint of every error about damage. */
+#define DAMAGE_HINT ".check lists all damage; .recover DIRECTORY copies all that is sound"
+
+/* In the tree of settings: the prefix of the keys of copies of catalog records. */
+#define CATALOG_COPY "catalog:"
+
+#define ROWS_UNKNOWN UINT64_MAX
+
 typedef struct table_info {
     const table_def *def;
     uint32_t tree;         /* number of the tree of rows */
     uint32_t *index_trees; /* [def->nindexes] numbers of the trees of the indexes */
+    bool has_sums;         /* rows and entries have checksums; false: made by format version 1 */
+    uint64_t rows;         /* number of rows at the last commit; ROWS_UNKNOWN: not recorded */
     row_layout layout;
 } table_info;
 
@@ -132,13 +153,21 @@ typedef struct snapshot {
 void snapshot_release(snapshot *s); /* NULL is fine */
 
 /* Records of the catalog to and from bytes. Readers copy into `a`; false: the bytes are damaged. */
-void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint32_t *index_trees);
-bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree,
-                        uint32_t **index_trees);
+void catalog_write_table(buf *b, const table_info *info);
+/* Sets all of `info` but the layout and the rows; info->def must point to def. */
+bool catalog_read_table(MDB_val data, arena *a, table_def *def, table_info *info);
 void catalog_write_view(buf *b, const view_def *def);
 bool catalog_read_view(MDB_val data, arena *a, view_def *def);
 void catalog_write_model(buf *b, const model_def *def);
 bool catalog_read_model(MDB_val data, arena *a, model_def *def);
+int catalog_put(txn *t, str key, str bytes, err *e); /* writes a record */
+/* Makes the key of a record: 'T', 'V', 'M', 'S' and an id. */
+MDB_val catalog_key(uint8_t name[5], char kind, uint32_t id);
+/* Writes the state of a table. */
+int catalog_put_state(txn *t, uint32_t table_id, uint64_t version, uint64_t rows, err *e);
+bool catalog_is_header(MDB_val bytes); /* bytes: without checksums */
+/* Rewrites the catalog and the settings of a database of an older format version. */
+int catalog_upgrade(txn *t, err *e);
 int catalog_raise_cookie(txn *t, uint32_t next_id, err *e);
 int catalog_initialise(store *s, MDB_txn *mdb, err *e);
 /* Checks the header: ERR_CORRUPT or ERR_UNSUPPORTED if this build cannot read it. */
@@ -151,8 +180,19 @@ int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
 
 /* ---- transactions (txn.c) -------------------------------------------------------------------- */
 
+/* A cursor in a tree. Keys and values are read and written by the functions below only. */
+typedef struct tree_cursor {
+    txn *txn;
+    uint32_t tree;
+    const guard_tree *base; /* the tree before this transaction */
+    MDB_cursor *mdb;        /* of the innermost LMDB transaction; NULL: not open */
+    guard_range safe;       /* around the cursor's position; see tree.c */
+} tree_cursor;
+
 typedef struct txn_tree {
-    MDB_cursor *cursor; /* of the innermost LMDB transaction; NULL: not open */
+    tree_cursor cursor;
+    guard_tree base;
+    bool base_known;    /* base is set */
     int64_t last_rowid; /* the greatest rowid in the tree */
     bool last_known;    /* last_rowid and last_empty are valid */
     bool last_empty;    /* the tree has no rows */
@@ -190,8 +230,12 @@ struct txn {
     /* snap before the last catalog change; callers may still read it */
     snapshot *retired;
     snapshot *savepoint_snap; /* snap when the savepoint was opened */
-    txn_tree *trees;          /* [ntrees] by tree number */
+    txn_tree **trees;         /* [ntrees] by tree number + TREES_FIXED; NULL: not used yet */
     uint32_t ntrees;
+    page_meta base;  /* the meta page of the commit before this transaction */
+    uint32_t format; /* format version of the database */
+    bool is_damaged; /* damage is set */
+    err damage;      /* what the guard found last, for tree_error */
     opened_handle *opened;
     int nopened, opened_cap;
     table_scan *scans; /* list of the transaction's scans */
@@ -208,13 +252,9 @@ struct txn {
 
 /* Sets t->snap to the current catalog of the transaction (catalog.c). */
 int txn_load_catalog(txn *t, err *e);
-/* Gets the cursor of a tree, opened on first use. */
-int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e);
 /* Gets the LMDB handle of a tree, opened on first use. */
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e);
 void txn_close_cursors(txn *t);
-/* Deletes all entries of a tree; txn_before_change must have been called. */
-int txn_empty_tree(txn *t, uint32_t tree, err *e);
 /* Must precede every change other than that of a single row: turns an open savepoint into a child
  * transaction. ERR_INTERNAL in a read transaction. */
 int txn_before_change(txn *t, err *e);
@@ -224,7 +264,41 @@ int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val 
                    size_t new_bytes, err *e);
 /* Makes the commit increment the table's version. */
 void txn_mark_dirty(txn *t, uint32_t table_id);
+bool txn_is_dirty(const txn *t, uint32_t table_id);
 int txn_need_write(const txn *t, err *e);
+
+/* ---- trees (tree.c) -------------------------------------------------------------------------- */
+
+/* Get the transaction's cursor in a tree, opened on first use: in the catalog or meta, in the rows
+ * of a table, in an index. ERR_CORRUPT. */
+int txn_fixed(txn *t, uint32_t tree, tree_cursor **out, err *e);
+int txn_rows(txn *t, const table_info *info, txn_tree **out, err *e);
+int txn_index(txn *t, const table_info *info, int index, tree_cursor **out, err *e);
+/* Opens another cursor in the same tree. */
+int tree_cursor_copy(const tree_cursor *from, tree_cursor *out, err *e);
+void tree_cursor_close(tree_cursor *c);
+
+/* Like mdb_cursor_get; the value is without its checksums. Only the head of a value in overflow
+ * pages is verified. Returns an LMDB status, to be passed to tree_error. */
+int tree_get(tree_cursor *c, MDB_val *key, MDB_val *data, MDB_cursor_op op);
+/* Verifies the rest of a value that tree_get returned. */
+int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload);
+/* Finds a key's value and verifies all of it. MDB_NOTFOUND. */
+int tree_look_up(tree_cursor *c, MDB_val key, MDB_val *data);
+/* Like mdb_cursor_put: writes a value and its checksums. Neither key nor payload may be in the map
+ * or in another value. */
+int tree_put(tree_cursor *c, MDB_val key, MDB_val payload, unsigned flags);
+int tree_delete(tree_cursor *c); /* deletes the entry at the cursor */
+/* Like lmdb_error, but for damage found by the guard sets the error that names the table. */
+int tree_error(txn *t, int rc, const char *what, err *e);
+/* Sets the error of the guard's last fault. snap: names the tables; NULL: none is loaded. Returns
+ * ERR_CORRUPT. */
+int tree_damaged(const store *store, const snapshot *snap, uint32_t tree, err *e);
+/* Number of entries of a tree. */
+int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e);
+/* Deletes all entries of the rows (index = -1) or of an index; txn_before_change must have been
+ * called. */
+int txn_empty_tree(txn *t, const table_info *info, int index, err *e);
 
 /* ---- tables (table.c, index.c) --------------------------------------------------------------- */
 
@@ -267,6 +341,7 @@ struct store {
     /* no write permission: readers hold a shared lock on writer.lock, not an LMDB reader slot */
     bool no_lock;
     MDB_env *env;
+    page_guard guard;
     size_t map_bytes;
     dev_t device;     /* of the database's directory */
     ino_t inode;      /* of the database's directory */
@@ -284,6 +359,9 @@ struct store {
 
 /* Open and close tables.mdb of a store whose options are set. */
 int tables_open(store *s, err *e);
+/* Verifies what LMDB reads first, opens the two fixed trees, and finds LMDB's map for the guard.
+ * Must be called again after the map was resized. *empty (may be NULL): a new file without trees. */
+int guard_attach(store *s, bool *empty, err *e);
 void tables_close(store *s);
 
 /* Creates the directory if there is none; ERR_CORRUPT, ERR_UNSUPPORTED or ERR_IO unless it can hold

@@ -17,7 +17,9 @@
 enum {
     /* maximum number of pages that changing a row in one tree copies, estimated */
     ROW_OVERHEAD_PAGES = 64,
-    UNDO_BYTES_MAX = 1 << 20 /* maximum size of a row in the undo log */
+    UNDO_BYTES_MAX = 1 << 20, /* maximum size of a row in the undo log */
+    BASE_MOVED = -1,          /* result of verify_base: the meta page is of a later commit */
+    MOVES_MAX = 100           /* maximum number of new tries after BASE_MOVED */
 };
 /* Without a child transaction a row is changed only while this much of the map stays free. */
 #define MAP_SLACK ((size_t)16 << 20)
@@ -25,11 +27,15 @@ enum {
 /* ---- handles and cursors --------------------------------------------------------------------- */
 
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
+    if (tree == TREE_CATALOG || tree == TREE_META) {
+        *out = tree == TREE_META ? t->store->meta_dbi : t->store->catalog_dbi;
+        return 0;
+    }
     if (tree >= TREES_MAX) {
         err_set(e, ERR_CORRUPT,
                 "the catalog of '%s' is damaged: it refers to tree %u, which does not exist",
                 t->store->path, tree);
-        err_hint(e, "restore the database from a backup");
+        err_hint(e, DAMAGE_HINT);
         return ERR_CORRUPT;
     }
     MDB_dbi *known = &t->store->tree_dbi[tree];
@@ -59,40 +65,12 @@ static void forget_handles(txn *t, bool child_only) {
     t->nopened = kept;
 }
 
-int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e) {
-    if (tree >= t->ntrees) {
-        uint32_t n = BASE_MAX(tree + 1, t->ntrees * 2);
-        t->trees = mem_realloc(t->trees, n * sizeof *t->trees);
-        memset(t->trees + t->ntrees, 0, (n - t->ntrees) * sizeof *t->trees);
-        t->ntrees = n;
-    }
-    txn_tree *at = &t->trees[tree];
-    if (!at->cursor) {
-        MDB_dbi dbi;
-        int status = txn_dbi(t, tree, false, &dbi, e);
-        if (status)
-            return status;
-        int rc = mdb_cursor_open(t->mdb, dbi, &at->cursor);
-        if (rc)
-            return lmdb_error(e, rc, "cannot read a table");
-    }
-    *out = at->cursor;
-    return 0;
-}
-
-int txn_empty_tree(txn *t, uint32_t tree, err *e) {
-    MDB_dbi dbi;
-    txn_close_cursors(t);
-    int status = txn_dbi(t, tree, false, &dbi, e);
-    return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot empty a tree");
-}
-
 void txn_close_cursors(txn *t) {
-    for (uint32_t i = 0; i < t->ntrees; i++) {
-        if (t->trees[i].cursor)
-            mdb_cursor_close(t->trees[i].cursor);
-        t->trees[i] = (txn_tree){0};
-    }
+    for (uint32_t i = 0; i < t->ntrees; i++)
+        if (t->trees[i]) {
+            tree_cursor_close(&t->trees[i]->cursor);
+            t->trees[i]->last_known = false;
+        }
     for (table_scan *s = t->scans; s; s = scan_next_open(s))
         scan_detach(s);
     t->epoch++;
@@ -112,6 +90,26 @@ static int check_named(const store *s, err *e) {
     return ERR_IO;
 }
 
+/* Enlarges the map; LMDB may then map the file elsewhere. Returns an LMDB status or errno value. */
+static int map_resize(store *s) {
+    int rc = lmdb_map_resize(s->env, 0);
+    return rc ? rc : guard_attach(s, NULL, NULL) ? MDB_CORRUPTED : 0;
+}
+
+/* Verifies what LMDB reads of every transaction: the meta page of the commit before it and the tree
+ * of trees. */
+static int verify_base(txn *t, uint64_t commit, err *e) {
+    store *s = t->store;
+    mdb_filehandle_t fd;
+    struct stat st;
+    bool moved = false;
+    if (mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0)
+        return err_set(e, ERR_IO, "cannot read the size of '%s/tables.mdb'", s->path);
+    if (guard_begin(&s->guard, (size_t)st.st_size, commit, &t->base, &moved))
+        return 0;
+    return moved ? BASE_MOVED : tree_damaged(s, NULL, TREE_MAIN, e);
+}
+
 static int begin_write(txn *t, const txn_wait *wait, err *e) {
     store *s = t->store;
     if (s->read_only)
@@ -128,11 +126,19 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
      * would make the file grow with every commit. */
     mdb_reader_check(s->env, NULL);
     int rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
-    if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
+    if (rc == MDB_MAP_RESIZED && !s->open_txns && (rc = map_resize(s)) == 0)
         rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
     if (rc) {
         writer_unlock(s);
         return lmdb_error(e, rc, "cannot begin to write");
+    }
+    status = verify_base(t, mdb_txn_id(t->root) - 1, e);
+    if (!status && !guard_free_list(&s->guard, &t->base))
+        status = tree_damaged(s, NULL, TREE_FREE_LIST, e);
+    if (status) {
+        mdb_txn_abort(t->root);
+        writer_unlock(s);
+        return status;
     }
     MDB_envinfo info;
     MDB_stat stat;
@@ -186,15 +192,27 @@ static int begin_read(txn *t, const txn_wait *wait, err *e) {
         if (rc == MDB_READERS_FULL && mdb_reader_check(s->env, NULL) == 0)
             rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
     }
-    if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
+    if (rc == MDB_MAP_RESIZED && !s->open_txns && (rc = map_resize(s)) == 0)
         rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
     if (rc == 0 && (rc = publish_commit(s, t->root)) != 0) {
         mdb_txn_abort(t->root);
         t->root = NULL;
     }
-    if (rc && s->no_lock && !s->open_txns)
+    /* While this one began, other processes may have committed twice, and so replaced its meta
+     * page. A new one is then begun. */
+    status = lmdb_error(e, rc, "cannot begin to read");
+    for (int i = 0; !status && (status = verify_base(t, mdb_txn_id(t->root), e)) == BASE_MOVED;) {
+        mdb_txn_reset(t->root);
+        status = i++ < MOVES_MAX ? lmdb_error(e, mdb_txn_renew(t->root), "cannot begin to read")
+                                 : err_set(e, ERR_BUSY, "other processes commit too fast");
+    }
+    if (status && t->root) {
+        mdb_txn_abort(t->root);
+        t->root = NULL;
+    }
+    if (status && s->no_lock && !s->open_txns)
         writer_unlock(s);
-    return lmdb_error(e, rc, "cannot begin to read");
+    return status;
 }
 
 static void txn_unlink(txn *t) {
@@ -222,6 +240,8 @@ static void txn_free(txn *t) {
     buf_free(&t->key);
     free(t->opened);
     free(t->dirty);
+    for (uint32_t i = 0; i < t->ntrees; i++)
+        free(t->trees[i]);
     free(t->trees);
     free(t);
 }
@@ -278,7 +298,8 @@ static int txn_begin_once(store *s, bool write, const txn_wait *wait, txn **out,
     t->mdb = t->root;
     t->next_open = s->open_txns;
     s->open_txns = t;
-    if ((status = txn_load_catalog(t, e)) != 0 || (status = open_handles(t, e)) != 0) {
+    if ((status = txn_load_catalog(t, e)) != 0 ||
+        (write && (status = catalog_upgrade(t, e)) != 0) || (status = open_handles(t, e)) != 0) {
         txn_abort(t);
         return status;
     }
@@ -310,24 +331,20 @@ int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
     }
 }
 
+/* Writes the state of each table whose rows changed: its version and number of rows. */
 static int raise_versions(txn *t, err *e) {
     for (int i = 0; i < t->ndirty; i++) {
-        uint8_t name[5] = {'S'};
-        uint32_t id = __builtin_bswap32(t->dirty[i]);
-        memcpy(name + 1, &id, 4);
-        MDB_val key = {sizeof name, name}, data;
-        uint64_t version = 0;
-        int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
-        if (rc == MDB_NOTFOUND)
-            continue; /* the table was dropped after the change */
-        if (!rc && data.mv_size == sizeof version)
-            memcpy(&version, data.mv_data, sizeof version);
-        version++;
-        data = (MDB_val){sizeof version, &version};
-        if (!rc)
-            rc = mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0);
-        if (rc)
-            return lmdb_error(e, rc, "cannot write the catalog");
+        for (int k = 0; k < t->snap->catalog.ntables; k++) {
+            const table_info *info = &t->snap->infos[k];
+            if (info->def->id != t->dirty[i])
+                continue; /* tables dropped after the change are not found */
+            uint64_t rows;
+            int status = tree_entries(t, info->tree, &rows, e);
+            if (!status)
+                status = catalog_put_state(t, info->def->id, info->def->version + 1, rows, e);
+            if (status)
+                return status;
+        }
     }
     return 0;
 }
@@ -365,11 +382,13 @@ static int commit_write(txn *t, err *e) {
         forget_write(t);
         return status;
     }
+    uint64_t id = mdb_txn_id(t->root);
     int rc = mdb_txn_commit(t->root);
     if (rc) {
         forget_write(t);
         return lmdb_error(e, rc, "cannot commit");
     }
+    guard_committed(&t->store->guard, id);
     if (t->snap != t->store->snap) {
         snapshot_release(t->store->snap);
         t->store->snap = t->snap;
@@ -423,6 +442,13 @@ void txn_mark_dirty(txn *t, uint32_t table_id) {
         if (t->dirty[i] == table_id)
             return;
     ARRAY_PUSH(t->dirty, t->ndirty, t->dirty_cap, table_id);
+}
+
+bool txn_is_dirty(const txn *t, uint32_t table_id) {
+    for (int i = 0; i < t->ndirty; i++)
+        if (t->dirty[i] == table_id)
+            return true;
+    return false;
 }
 
 /* ---- savepoints ------------------------------------------------------------------------------ */

@@ -52,14 +52,14 @@ static void check_catalog(const uint8_t *data, size_t size) {
     table_def table = {0};
     view_def view = {0};
     model_def model = {0};
-    uint32_t tree, *index_trees;
-    if (catalog_read_table(bytes, a, &table, &tree, &index_trees)) {
+    table_info info = {.def = &table};
+    if (catalog_read_table(bytes, a, &table, &info)) {
         buf b = {0};
         table_def again = {0};
-        uint32_t again_tree, *again_trees;
-        catalog_write_table(&b, &table, tree, index_trees);
-        if (!catalog_read_table((MDB_val){b.n, b.p}, a, &again, &again_tree, &again_trees) ||
-            again_tree != tree || again.ncolumns != table.ncolumns ||
+        table_info info2 = {.def = &again};
+        catalog_write_table(&b, &info);
+        if (!catalog_read_table((MDB_val){b.n, b.p}, a, &again, &info2) ||
+            info2.tree != info.tree || info2.has_sums != info.has_sums || again.ncolumns != table.ncolumns ||
             !str_equal(again.name, table.name))
             abort();
         buf_free(&b);

@@ -1,0 +1,279 @@
+/*
+ * tree.c - reading and writing the trees of tables.mdb: LMDB behind the guard, values with their
+ * checksums.
+ *
+ * Invariants: LMDB reads no committed page that the guard has not verified; every value written has
+ * its checksums, if its tree has them. A cursor's position always lies in `safe`, the keys around
+ * which LMDB may move to the next or previous entry.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tables_int.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static txn_tree *tree_slot(txn *t, uint32_t tree) {
+    uint32_t slot = tree + TREES_FIXED;
+    if (slot >= t->ntrees) {
+        uint32_t n = BASE_MAX(slot + 1, t->ntrees * 2);
+        t->trees = mem_realloc(t->trees, n * sizeof *t->trees);
+        memset(t->trees + t->ntrees, 0, (n - t->ntrees) * sizeof *t->trees);
+        t->ntrees = n;
+    }
+    if (!t->trees[slot])
+        t->trees[slot] = mem_zalloc(sizeof *t->trees[slot]);
+    return t->trees[slot];
+}
+
+static const char *tree_name(uint32_t tree, char out[16]) {
+    if (tree == TREE_CATALOG)
+        return "catalog";
+    if (tree == TREE_META)
+        return "meta";
+    snprintf(out, 16, "s%u", tree);
+    return out;
+}
+
+/* Reads the tree's record in the commit before this transaction. */
+static int read_base(txn *t, uint32_t tree, txn_tree *at, err *e) {
+    char name[16];
+    bool found = false;
+    if (!guard_named(&t->store->guard, &t->base, tree_name(tree, name), &at->base.record, &found))
+        return tree_damaged(t->store, t->snap, TREE_MAIN, e);
+    if (!found)
+        at->base.record = (page_tree){.root = NO_PAGE}; /* this transaction made it */
+    at->base_known = true;
+    return 0;
+}
+
+/* Finds a tree and its rule of checksums. */
+static int find_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, txn_tree **out,
+                     MDB_dbi *dbi, err *e) {
+    int status = txn_dbi(t, tree, false, dbi, e);
+    if (status)
+        return status;
+    txn_tree *at = tree_slot(t, tree);
+    *out = at;
+    at->base.has_sums = has_sums;
+    at->base.sums = (sum_rule){.seed = tree, .head_bytes = head_bytes};
+    return at->base_known ? 0 : read_base(t, tree, at, e);
+}
+
+static int open_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, txn_tree **out,
+                     err *e) {
+    MDB_dbi dbi;
+    int status = find_tree(t, tree, has_sums, head_bytes, out, &dbi, e);
+    if (status || (*out)->cursor.mdb)
+        return status;
+    (*out)->cursor = (tree_cursor){.txn = t, .tree = tree, .base = &(*out)->base};
+    return lmdb_error(e, mdb_cursor_open(t->mdb, dbi, &(*out)->cursor.mdb), "cannot read a table");
+}
+
+int txn_fixed(txn *t, uint32_t tree, tree_cursor **out, err *e) {
+    txn_tree *at;
+    int status = open_tree(t, tree, t->format > FORMAT_WITHOUT_SUMS, SUM_WHOLE, &at, e);
+    *out = status ? NULL : &at->cursor;
+    return status;
+}
+
+int txn_rows(txn *t, const table_info *info, txn_tree **out, err *e) {
+    return open_tree(t, info->tree, info->has_sums, info->layout.slots_end, out, e);
+}
+
+int txn_index(txn *t, const table_info *info, int index, tree_cursor **out, err *e) {
+    txn_tree *at;
+    int status = open_tree(t, info->index_trees[index], info->has_sums, SUM_WHOLE, &at, e);
+    *out = status ? NULL : &at->cursor;
+    return status;
+}
+
+int tree_cursor_copy(const tree_cursor *from, tree_cursor *out, err *e) {
+    MDB_dbi dbi = mdb_cursor_dbi(from->mdb);
+    *out = (tree_cursor){.txn = from->txn, .tree = from->tree, .base = from->base};
+    return lmdb_error(e, mdb_cursor_open(from->txn->mdb, dbi, &out->mdb), "cannot read a table");
+}
+
+void tree_cursor_close(tree_cursor *c) {
+    if (c->mdb)
+        mdb_cursor_close(c->mdb);
+    c->mdb = NULL;
+    c->safe.valid = false;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* Appends what a tree is: table "x", index "i" of table "x", the catalog. */
+static void describe(const store *db, const snapshot *s, uint32_t tree, buf *b, bool *rows) {
+    *rows = false;
+    for (int i = 0; s && i < s->catalog.ntables; i++) {
+        const table_info *info = &s->infos[i];
+        if (info->tree == tree) {
+            buf_printf(b, "table \"%s\"", info->def->name.p);
+            *rows = true;
+            return;
+        }
+        for (int k = 0; k < info->def->nindexes; k++)
+            if (info->index_trees[k] == tree) {
+                buf_printf(b, "index \"%s\" of table \"%s\"", info->def->indexes[k].name.p,
+                           info->def->name.p);
+                return;
+            }
+    }
+    buf_printf(b, "%s of '%s'",
+               tree == TREE_CATALOG     ? "the catalog"
+               : tree == TREE_FREE_LIST ? "the list of free pages"
+               : tree == TREE_META      ? "the tree of settings and statistics"
+               : tree == TREE_MAIN      ? "the list of trees"
+                                        : "a tree",
+               db->path);
+}
+
+static void append_rowids(buf *b, const guard_fault *f) {
+    bool low = f->low.mv_size == KEY_ROWID, high = f->high.mv_size == KEY_ROWID;
+    long long first = low ? rowid_get(f->low.mv_data) : 0;
+    long long end = high ? rowid_get(f->high.mv_data) : 0;
+    if (low && high)
+        buf_printf(b, " (rowids %lld to %lld)", first, end - 1);
+    else if (low)
+        buf_printf(b, " (rowids from %lld on)", first);
+    else if (high)
+        buf_printf(b, " (rowids below %lld)", end);
+    else
+        buf_printf(b, " (all rowids)");
+}
+
+int tree_damaged(const store *db, const snapshot *snap, uint32_t tree, err *e) {
+    const guard_fault *f = &db->guard.fault;
+    unsigned long long page = f->page;
+    buf b = {0};
+    bool rows;
+    describe(db, snap, tree, &b, &rows);
+    if (f->of_value && rows && f->low.mv_size == KEY_ROWID) {
+        buf_printf(&b, " is damaged: the row with rowid %lld %s (page %llu)",
+                   (long long)rowid_get(f->low.mv_data), f->what, page);
+    } else {
+        buf_printf(&b, " is damaged: %spage %llu", f->of_value ? "a value of " : "", page);
+        if (rows)
+            append_rowids(&b, f);
+        buf_printf(&b, " %s", f->what);
+    }
+    err_set(e, ERR_CORRUPT, "%s", b.p);
+    err_hint(e, DAMAGE_HINT);
+    buf_free(&b);
+    return ERR_CORRUPT;
+}
+
+/* Called when the guard found a fault: keeps the error for tree_error. */
+static int refuse(txn *t, uint32_t tree) {
+    t->is_damaged = true;
+    tree_damaged(t->store, t->snap, tree, &t->damage);
+    return MDB_CORRUPTED;
+}
+
+int tree_error(txn *t, int rc, const char *what, err *e) {
+    if (rc != MDB_CORRUPTED || !t->is_damaged)
+        return lmdb_error(e, rc, what);
+    t->is_damaged = false;
+    if (e)
+        *e = t->damage;
+    return ERR_CORRUPT;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool make_safe(tree_cursor *c, guard_place place, MDB_val key) {
+    return guard_path(&c->txn->store->guard, c->base, place, key, c->txn->write, &c->safe);
+}
+
+static bool is_safe_at(tree_cursor *c, MDB_val key) {
+    return guard_in_range(&c->safe, key) || make_safe(c, GUARD_KEY, key);
+}
+
+/* Verifies a value in overflow pages, and removes the sums. */
+static int take_value(tree_cursor *c, MDB_val key, MDB_val *data) {
+    const guard_tree *base = c->base;
+    if (!guard_value(&c->txn->store->guard, base, key, *data, SUM_HEAD))
+        return refuse(c->txn, c->tree);
+    if (base->has_sums && !sum_payload(*data, data)) {
+        c->txn->store->guard.fault =
+            (guard_fault){.what = "has no checksum", .low = key, .of_value = true};
+        return refuse(c->txn, c->tree);
+    }
+    return 0;
+}
+
+int tree_get(tree_cursor *c, MDB_val *key, MDB_val *data, MDB_cursor_op op) {
+    const MDB_val none = {0, NULL};
+    bool safe = true;
+    if (op == MDB_SET_KEY || op == MDB_SET_RANGE)
+        safe = is_safe_at(c, *key);
+    else if (op == MDB_FIRST || op == MDB_LAST)
+        safe = make_safe(c, op == MDB_FIRST ? GUARD_FIRST : GUARD_LAST, none);
+    if (!safe)
+        return refuse(c->txn, c->tree);
+    int rc = mdb_cursor_get(c->mdb, key, data, op);
+    if (rc)
+        return rc;
+    return is_safe_at(c, *key) ? take_value(c, *key, data) : refuse(c->txn, c->tree);
+}
+
+int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload) {
+    const guard_tree *base = c->base;
+    size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;
+    MDB_val stored = {payload.mv_size + sums, (uint8_t *)payload.mv_data - sums};
+    return guard_value(&c->txn->store->guard, base, key, stored, SUM_BOTH)
+               ? 0
+               : refuse(c->txn, c->tree);
+}
+
+int tree_look_up(tree_cursor *c, MDB_val key, MDB_val *data) {
+    int rc = tree_get(c, &key, data, MDB_SET_KEY);
+    return rc ? rc : tree_whole_value(c, key, *data);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+int tree_put(tree_cursor *c, MDB_val key, MDB_val payload, unsigned flags) {
+    const guard_tree *base = c->base;
+    size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;
+    MDB_val stored = {payload.mv_size + sums, NULL};
+    if (!is_safe_at(c, key))
+        return refuse(c->txn, c->tree);
+    if (stored.mv_size == 0)
+        stored.mv_data = "";
+    int rc = mdb_cursor_put(c->mdb, &key, &stored, flags | (stored.mv_size ? MDB_RESERVE : 0));
+    if (rc || stored.mv_size == 0)
+        return rc;
+    if (sums)
+        sum_write(&base->sums, key, payload.mv_data, payload.mv_size, stored.mv_data);
+    if (payload.mv_size)
+        memcpy((uint8_t *)stored.mv_data + sums, payload.mv_data, payload.mv_size);
+    return 0;
+}
+
+int tree_delete(tree_cursor *c) {
+    return mdb_cursor_del(c->mdb, 0);
+}
+
+int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e) {
+    MDB_dbi dbi;
+    MDB_stat stat = {0};
+    int status = txn_dbi(t, tree, false, &dbi, e);
+    if (!status)
+        status = lmdb_error(e, mdb_stat(t->mdb, dbi, &stat), "cannot read a table");
+    *out = stat.ms_entries;
+    return status;
+}
+
+int txn_empty_tree(txn *t, const table_info *info, int index, err *e) {
+    uint32_t tree = index < 0 ? info->tree : info->index_trees[index];
+    size_t head = index < 0 ? info->layout.slots_end : SUM_WHOLE;
+    MDB_dbi dbi;
+    txn_tree *at;
+    txn_close_cursors(t);
+    int status = find_tree(t, tree, info->has_sums, head, &at, &dbi, e);
+    if (!status && !guard_whole(&t->store->guard, &at->base, at->base.record.overflow_pages > 0))
+        status = tree_damaged(t->store, t->snap, tree, e);
+    return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot empty a tree");
+}
