@@ -106,10 +106,17 @@ const char *page_overflow(const page_file *f, uint64_t number, uint64_t data_byt
         return "is out of range";
     const uint8_t *p = page_at(f, number);
     memcpy(&pages, p + 12, sizeof pages);
-    if (load64(p) != number || load16(p + 10) != P_OVERFLOW || pages != count)
+    if (load64(p) != number || load16(p + 10) != P_OVERFLOW || pages < count ||
+        !page_in_file(f, number, pages))
         return "is not an overflow page of the right length";
     *data = p + PAGE_HEADER;
     return NULL;
+}
+
+uint64_t page_overflow_run(const page_file *f, uint64_t number) {
+    uint32_t pages;
+    memcpy(&pages, page_at(f, number) + 12, sizeof pages);
+    return pages;
 }
 
 static page_node node_at(const uint8_t *node, bool leaf) {

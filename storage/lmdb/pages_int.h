@@ -108,12 +108,15 @@ void page_shape(const page_file *f, uint64_t number, bool *leaf, int *nodes);
 /* Reads a node of a page that page_verify accepted. */
 page_node page_get_node(const page_file *f, uint64_t number, bool leaf, int index);
 
-/* Number of overflow pages that hold so many bytes. */
+/* Least number of overflow pages that hold so many bytes. */
 uint64_t page_overflow_count(const page_file *f, uint64_t data_bytes);
 /* Checks the header of a run of overflow pages that hold data_bytes, and sets *data to them. NULL,
  * or the fault. */
 const char *page_overflow(const page_file *f, uint64_t number, uint64_t data_bytes,
                           const uint8_t **data);
+/* Number of pages of a run that page_overflow accepted. It can be more than its data needs: LMDB
+ * keeps the run of a value that was made shorter in the same transaction. */
+uint64_t page_overflow_run(const page_file *f, uint64_t number);
 
 /* Compares keys as LMDB does. */
 int page_compare_keys(bool integer_keys, const uint8_t *a, size_t na, const uint8_t *b, size_t nb);
