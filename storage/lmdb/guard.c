@@ -79,12 +79,13 @@ static bool check_values(page_guard *g, const guard_tree *t, uint64_t page, int 
     return true;
 }
 
-static MDB_val node_key(const page_guard *g, const step *s, int index) {
-    page_node n = page_get_node(&g->file, s->page, s->leaf, index);
-    return (MDB_val){n.key_bytes, (void *)(uintptr_t)n.key};
+static inline MDB_val node_key(const page_guard *g, const step *s, int index) {
+    const uint8_t *p = page_at(&g->file, s->page);
+    const uint8_t *node = p + page_load16(p + PAGE_HEADER + 2 * (size_t)index);
+    return (MDB_val){page_load16(node + 6), (void *)(uintptr_t)(node + NODE_HEADER)};
 }
 
-static int compare(const guard_tree *t, MDB_val a, MDB_val b) {
+static inline int compare(const guard_tree *t, MDB_val a, MDB_val b) {
     return page_compare_keys(t->free_list, a.mv_data, a.mv_size, b.mv_data, b.mv_size);
 }
 
@@ -166,12 +167,20 @@ static bool move_leaf(page_guard *g, const guard_tree *t, path *p, int by, bool 
     return descend(g, t, p, by > 0 ? GUARD_FIRST : GUARD_LAST, (MDB_val){0, NULL});
 }
 
-static bool check_beside(page_guard *g, const guard_tree *t, const path *from, int by, int count) {
-    path p = *from;
+/* Verifies up to `count` leaves on one side of a path's leaf. *last (may be NULL): the last but one of
+ * these, or the last if there are no more. */
+static bool check_beside(page_guard *g, const guard_tree *t, const path *from, int by, int count,
+                         step *last) {
+    path p;
     bool moved = true;
-    for (int i = 0; i < count && moved; i++)
+    p.n = from->n;
+    memcpy(p.steps, from->steps, (size_t)p.n * sizeof *p.steps);
+    for (int i = 0; i < count && moved; i++) {
+        if (last)
+            *last = p.steps[p.n - 1];
         if (!move_leaf(g, t, &p, by, &moved))
             return false;
+    }
     return true;
 }
 
@@ -195,21 +204,99 @@ static bool path_to(page_guard *g, const guard_tree *t, guard_place place, MDB_v
     return enter(g, t, &p->steps[0], 1) && descend(g, t, p, place, key);
 }
 
+/* ---- whole trees ----------------------------------------------------------------------------- */
+
+static bool check_overflow_headers(page_guard *g, const step *s) {
+    for (int i = 0; i < s->nodes; i++) {
+        page_node n = page_get_node(&g->file, s->page, true, i);
+        const uint8_t *bytes;
+        const char *what =
+            n.flags & F_BIGDATA ? page_overflow(&g->file, n.child, n.data_bytes, &bytes) : NULL;
+        if (what)
+            return fault(g, n.child, what, &s->low, &s->high);
+    }
+    return true;
+}
+
+/* What verify_below verifies besides branches. */
+typedef enum extent { BRANCHES, LEAVES, OVERFLOW_HEADERS } extent;
+
+static bool verify_below(page_guard *g, const guard_tree *t, const step *s, int depth, extent x) {
+    if (s->leaf)
+        return x < OVERFLOW_HEADERS || check_overflow_headers(g, s);
+    if (depth == PAGE_DEPTH_MAX)
+        return fault(g, s->page, "is too deep", &s->low, &s->high);
+    if (depth + 1 == t->record.depth && x == BRANCHES)
+        return true;
+    for (int i = 0; i < s->nodes; i++) {
+        step child;
+        if (!enter_child(g, t, s, i, depth + 1, &child) ||
+            !verify_below(g, t, &child, depth + 1, x))
+            return false;
+    }
+    return true;
+}
+
+static bool verify_tree(page_guard *g, const guard_tree *t, extent x) {
+    step root = {.page = t->record.root};
+    return root.page == NO_PAGE || (enter(g, t, &root, 1) && verify_below(g, t, &root, 1, x));
+}
+
+bool guard_emptying(page_guard *g, const guard_tree *t) {
+    return verify_tree(g, t, t->record.overflow_pages ? OVERFLOW_HEADERS : BRANCHES);
+}
+
+/* ---- paths for LMDB ---- */
+
 /* A write transaction verifies two leaves on both sides: of a leaf that it emptied, LMDB reads the
  * neighbour's neighbour. */
-bool guard_path(page_guard *g, const guard_tree *t, guard_place place, MDB_val key, bool write,
-                guard_range *out) {
+static uint64_t rowid_of(MDB_val key) {
+    return __builtin_bswap64(page_load64(key.mv_data));
+}
+
+static void set_rowids(guard_range *r) {
+    r->has_rowids =
+        (r->low.mv_size == 0 || r->low.mv_size == 8) && (!r->high.mv_data || r->high.mv_size == 8);
+    if (!r->has_rowids)
+        return;
+    r->low_rowid = r->low.mv_size ? rowid_of(r->low) : 0;
+    r->span = (r->high.mv_data ? rowid_of(r->high) - 1 : UINT64_MAX) - r->low_rowid;
+}
+
+/* Many look-ups in a tree of moderate size cost less after all of it was verified. */
+static bool worth_whole(const guard_tree *t) {
+    enum { WHOLE_PAGES_MAX = 1 << 15 };
+    uint64_t pages = t->record.branch_pages + t->record.leaf_pages;
+    return pages <= WHOLE_PAGES_MAX && t->paths > pages / 2;
+}
+
+bool guard_path(page_guard *g, guard_tree *t, guard_place place, MDB_val key, guard_sides sides,
+                int ahead, bool write, guard_range *out) {
+    enum { WRITE_REACH = 2 };
     path p;
-    *out = (guard_range){.valid = true};
-    if (t->record.root == NO_PAGE)
+    step first, last;
+    *out =
+        (guard_range){.valid = true, .sides = GUARD_BOTH, .has_rowids = true, .span = UINT64_MAX};
+    t->paths++;
+    if (!t->whole && worth_whole(t))
+        t->whole = verify_tree(g, t, LEAVES);
+    if (t->record.root == NO_PAGE || t->whole)
         return true;
-    out->valid = false;
-    int reach = write ? 2 : 1;
-    if (!path_to(g, t, place, key, &p) || !check_beside(g, t, &p, 1, reach) ||
-        !check_beside(g, t, &p, -1, reach) || (write && !check_siblings(g, t, &p)))
+    *out = (guard_range){0};
+    if (!path_to(g, t, place, key, &p))
         return false;
-    const step *leaf = &p.steps[p.n - 1];
-    *out = (guard_range){true, leaf->low, leaf->high};
+    first = last = p.steps[p.n - 1];
+    if (write) {
+        sides = GUARD_BOTH;
+        if (!check_beside(g, t, &p, 1, WRITE_REACH, NULL) ||
+            !check_beside(g, t, &p, -1, WRITE_REACH, NULL) || !check_siblings(g, t, &p))
+            return false;
+    } else if (((sides & GUARD_RIGHT) && !check_beside(g, t, &p, 1, ahead, &last)) ||
+               ((sides & GUARD_LEFT) && !check_beside(g, t, &p, -1, ahead, &first))) {
+        return false;
+    }
+    *out = (guard_range){.valid = true, .sides = sides, .low = first.low, .high = last.high};
+    set_rowids(out);
     return true;
 }
 
@@ -241,41 +328,6 @@ bool guard_find(page_guard *g, const guard_tree *t, MDB_val key, MDB_val *data, 
     *data = (MDB_val){n.data_bytes, (void *)(uintptr_t)bytes};
     *found = true;
     return true;
-}
-
-/* ---- whole trees ----------------------------------------------------------------------------- */
-
-static bool check_overflow_headers(page_guard *g, const step *s) {
-    for (int i = 0; i < s->nodes; i++) {
-        page_node n = page_get_node(&g->file, s->page, true, i);
-        const uint8_t *bytes;
-        const char *what =
-            n.flags & F_BIGDATA ? page_overflow(&g->file, n.child, n.data_bytes, &bytes) : NULL;
-        if (what)
-            return fault(g, n.child, what, &s->low, &s->high);
-    }
-    return true;
-}
-
-static bool whole_below(page_guard *g, const guard_tree *t, const step *s, int depth, bool leaves) {
-    if (s->leaf)
-        return check_overflow_headers(g, s);
-    if (depth == PAGE_DEPTH_MAX)
-        return fault(g, s->page, "is too deep", &s->low, &s->high);
-    if (depth + 1 == t->record.depth && !leaves)
-        return true;
-    for (int i = 0; i < s->nodes; i++) {
-        step child;
-        if (!enter_child(g, t, s, i, depth + 1, &child) ||
-            !whole_below(g, t, &child, depth + 1, leaves))
-            return false;
-    }
-    return true;
-}
-
-bool guard_whole(page_guard *g, const guard_tree *t, bool leaves) {
-    step root = {.page = t->record.root};
-    return root.page == NO_PAGE || (enter(g, t, &root, 1) && whole_below(g, t, &root, 1, leaves));
 }
 
 bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tree *out,
@@ -376,7 +428,7 @@ bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta
     }
     seen_resize(g, meta->last_page + 1);
     guard_tree main_tree = {.record = meta->trees[1], .of_trees = true};
-    return guard_whole(g, &main_tree, true);
+    return verify_tree(g, &main_tree, LEAVES);
 }
 
 void guard_committed(page_guard *g, uint64_t txn) {

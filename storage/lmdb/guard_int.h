@@ -30,13 +30,28 @@ typedef struct guard_tree {
     bool unmarked;    /* leaves are not remembered as verified: their checksums are not known */
     bool has_sums;    /* values have checksums by `sums` */
     sum_rule sums;
+    uint64_t paths; /* number of calls of guard_path in this snapshot */
+    bool whole;     /* every page is verified: guard_path need not be called */
 } guard_tree;
 
-/* Keys whose leaf and the leaves beside it are verified: from `low` (size 0: the first) to below
- * `high` (data NULL: no end). The bytes are in the map. */
+/* The leaves beside a path's leaf. */
+typedef enum guard_sides {
+    GUARD_ALONE = 0,
+    GUARD_LEFT = 1,
+    GUARD_RIGHT = 2,
+    GUARD_BOTH = 3
+} guard_sides;
+
+/* Keys whose leaf and the leaves on these sides of it are verified: from `low` (size 0: the first)
+ * to below `high` (data NULL: no end). The bytes are in the map. */
 typedef struct guard_range {
     bool valid;
+    guard_sides sides;
     MDB_val low, high;
+    /* the same for rowids, as numbers: from low_rowid on, span + 1 of them; has_rowids: the bounds
+     * are rowids */
+    bool has_rowids;
+    uint64_t low_rowid, span;
 } guard_range;
 
 /* The fault found last. */
@@ -48,8 +63,9 @@ typedef struct guard_fault {
 } guard_fault;
 
 typedef struct page_guard {
-    page_file file; /* map: LMDB's own, or a temporary one */
-    uint8_t *seen;  /* a bit per page: verified */
+    page_file file;      /* map: LMDB's own, or a temporary one */
+    size_t inline_bytes; /* values up to this size are never in overflow pages */
+    uint8_t *seen;       /* a bit per page: verified */
     uint64_t seen_pages;
     uint64_t txn;      /* the commit for which the bits are valid */
     uint64_t free_txn; /* the commit whose free list was verified, + 1; 0: none */
@@ -68,12 +84,14 @@ void guard_committed(page_guard *g, uint64_t txn);
 bool guard_free_list(page_guard *g, const page_meta *meta);
 
 typedef enum guard_place { GUARD_FIRST, GUARD_KEY, GUARD_LAST } guard_place;
-/* Verifies the path to a key, or to the first or last one, and the pages beside it. */
-bool guard_path(page_guard *g, const guard_tree *t, guard_place place, MDB_val key, bool write,
-                guard_range *out);
-/* Verifies all pages of a tree, as LMDB reads them when it empties the tree: leaves only if there
- * are overflow pages, whose headers are verified as well. */
-bool guard_whole(page_guard *g, const guard_tree *t, bool leaves);
+/* Verifies the path to a key, or to the first or last one, and `ahead` leaves on these sides of it,
+ * at least one; the range then includes all of these but the last. write: all pages that LMDB may
+ * read when it changes the tree at the key. */
+bool guard_path(page_guard *g, guard_tree *t, guard_place place, MDB_val key, guard_sides sides,
+                int ahead, bool write, guard_range *out);
+/* Verifies all pages of a tree that LMDB reads when it empties the tree: leaves only if there are
+ * overflow pages, whose headers are verified as well. */
+bool guard_emptying(page_guard *g, const guard_tree *t);
 /* Verifies the path to a named tree's record and reads it; *found = false: there is none. */
 bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tree *out,
                  bool *found);
@@ -82,6 +100,8 @@ bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tr
 bool guard_find(page_guard *g, const guard_tree *t, MDB_val key, MDB_val *data, bool *found);
 
 static inline bool guard_in_range(const guard_range *r, MDB_val key) {
+    if (r->has_rowids && key.mv_size == 8)
+        return __builtin_bswap64(page_load64(key.mv_data)) - r->low_rowid <= r->span;
     return r->valid &&
            (r->low.mv_size == 0 || page_compare_keys(false, r->low.mv_data, r->low.mv_size,
                                                      key.mv_data, key.mv_size) <= 0) &&

@@ -11,24 +11,12 @@
 
 enum { PAGE_BYTES_MIN = 512, PAGE_BYTES_MAX = 32768 };
 
-static uint16_t load16(const uint8_t *p) {
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static uint64_t load64(const uint8_t *p) {
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* ---- meta pages ------------------------------------------------------------------------------ */
 
 const char *page_read_meta(const page_file *f, uint64_t number, page_meta *out) {
     const uint8_t *p = page_at(f, number);
     memcpy(out, p + PAGE_HEADER, sizeof *out);
-    if (load64(p) != number || load16(p + 10) != P_META || out->magic != META_MAGIC)
+    if (page_load64(p) != number || page_load16(p + 10) != P_META || out->magic != META_MAGIC)
         return "is not a meta page";
     if (out->version != 1)
         return "is a meta page of another LMDB version";
@@ -86,14 +74,6 @@ bool page_in_file(const page_file *f, uint64_t number, uint64_t count) {
     return number >= 2 && count > 0 && number < end && count <= end - number;
 }
 
-int page_compare_keys(bool integer_keys, const uint8_t *a, size_t na, const uint8_t *b, size_t nb) {
-    if (integer_keys && na == 8 && nb == 8)
-        return (load64(a) > load64(b)) - (load64(a) < load64(b));
-    size_t n = na < nb ? na : nb;
-    int c = n ? memcmp(a, b, n) : 0;
-    return c ? c : (na > nb) - (na < nb);
-}
-
 uint64_t page_overflow_count(const page_file *f, uint64_t data_bytes) {
     return (data_bytes + PAGE_HEADER + f->page_bytes - 1) / f->page_bytes;
 }
@@ -106,7 +86,7 @@ const char *page_overflow(const page_file *f, uint64_t number, uint64_t data_byt
         return "is out of range";
     const uint8_t *p = page_at(f, number);
     memcpy(&pages, p + 12, sizeof pages);
-    if (load64(p) != number || load16(p + 10) != P_OVERFLOW || pages < count ||
+    if (page_load64(p) != number || page_load16(p + 10) != P_OVERFLOW || pages < count ||
         !page_in_file(f, number, pages))
         return "is not an overflow page of the right length";
     *data = p + PAGE_HEADER;
@@ -119,41 +99,18 @@ uint64_t page_overflow_run(const page_file *f, uint64_t number) {
     return pages;
 }
 
-static page_node node_at(const uint8_t *node, bool leaf) {
-    uint64_t low = load16(node) | (uint64_t)load16(node + 2) << 16;
-    uint16_t flags = load16(node + 4);
-    page_node out = {.key = node + NODE_HEADER, .key_bytes = load16(node + 6)};
-    if (!leaf) {
-        out.child = low | (uint64_t)flags << 32;
-        return out;
-    }
-    out.flags = flags;
-    out.data_bytes = low;
-    out.data = out.key + out.key_bytes;
-    if (flags & F_BIGDATA) {
-        out.child = load64(out.data);
-        out.data = NULL;
-    }
-    return out;
-}
-
-page_node page_get_node(const page_file *f, uint64_t number, bool leaf, int index) {
-    const uint8_t *p = page_at(f, number);
-    return node_at(p + load16(p + PAGE_HEADER + 2 * (size_t)index), leaf);
-}
-
 /* Checks that a node is within its page; *used: its bytes, of which LMDB keeps an even number. */
 static const char *check_node(const page_file *f, const uint8_t *node, size_t room, bool leaf,
                               size_t *used) {
-    size_t key_bytes = load16(node + 6), flags = leaf ? load16(node + 4) : 0;
-    uint64_t data = leaf ? load16(node) | (uint64_t)load16(node + 2) << 16 : 0;
+    size_t key_bytes = page_load16(node + 6), flags = leaf ? page_load16(node + 4) : 0;
+    uint64_t data = leaf ? page_load16(node) | (uint64_t)page_load16(node + 2) << 16 : 0;
     if (flags != 0 && flags != F_BIGDATA && flags != F_SUBDATA)
         return "has a node of an unknown kind";
     uint64_t here = flags == F_BIGDATA ? 8 : data;
     if (key_bytes > PAGE_KEY_MAX || NODE_HEADER + key_bytes + here > room)
         return "has a node that exceeds the page";
     *used = (NODE_HEADER + key_bytes + (size_t)here + 1) & ~(size_t)1;
-    page_node n = node_at(node, leaf);
+    page_node n = page_node_at(node, leaf);
     if (!leaf && !page_in_file(f, n.child, 1))
         return "refers to a page that is not in the file";
     if (flags == F_BIGDATA && !page_in_file(f, n.child, page_overflow_count(f, data)))
@@ -192,7 +149,7 @@ static const char *check_nodes(const page_file *f, const uint8_t *p, int n, size
     memset(places.starts, 0, f->page_bytes / 2 / 8);
     places.total = 0;
     for (int i = 0; i < n; i++) {
-        size_t at = load16(p + PAGE_HEADER + 2 * (size_t)i), used;
+        size_t at = page_load16(p + PAGE_HEADER + 2 * (size_t)i), used;
         if (at < upper || at > f->page_bytes - NODE_HEADER || at % 2)
             return "has a node outside the page";
         const char *fault = check_node(f, p + at, f->page_bytes - at, leaf, &used);
@@ -201,7 +158,7 @@ static const char *check_nodes(const page_file *f, const uint8_t *p, int n, size
         places.starts[at / 2 / 64] |= (uint64_t)1 << (at / 2 % 64);
         places.ends[i] = (uint16_t)((at + used) / 2);
         places.total += used;
-        page_node node = node_at(p + at, leaf);
+        page_node node = page_node_at(p + at, leaf);
         bool has_key = leaf || i > 0;
         if (has_key && (node.key_bytes == 0 || (integer_keys && node.key_bytes != 8)))
             return "has a key of a wrong length";
@@ -215,21 +172,15 @@ static const char *check_nodes(const page_file *f, const uint8_t *p, int n, size
     return nodes_tile(&places, n, upper, f->page_bytes) ? NULL : "has nodes with gaps or overlaps";
 }
 
-void page_shape(const page_file *f, uint64_t number, bool *leaf, int *nodes) {
-    const uint8_t *p = page_at(f, number);
-    *leaf = load16(p + 10) == P_LEAF;
-    *nodes = (load16(p + 12) - PAGE_HEADER) / 2;
-}
-
 const char *page_verify(const page_file *f, uint64_t number, bool integer_keys, bool *leaf,
                         int *nodes) {
     if (!page_in_file(f, number, 1))
         return "is not in the file";
     const uint8_t *p = page_at(f, number);
-    unsigned flags = load16(p + 10);
-    size_t lower = load16(p + 12), upper = load16(p + 14);
+    unsigned flags = page_load16(p + 10);
+    size_t lower = page_load16(p + 12), upper = page_load16(p + 14);
     *leaf = flags == P_LEAF;
-    if (load64(p) != number || (flags != P_BRANCH && flags != P_LEAF))
+    if (page_load64(p) != number || (flags != P_BRANCH && flags != P_LEAF))
         return "is neither a branch nor a leaf";
     if (lower < PAGE_HEADER || lower > upper || upper > f->page_bytes || lower % 2)
         return "has wrong bounds";

@@ -22,6 +22,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "storage/base.h"
@@ -81,6 +82,18 @@ typedef struct page_node {
 const char *page_read_metas(const void *bytes, size_t n, size_t *page_bytes, page_meta *out,
                             page_meta *older);
 
+static inline uint16_t page_load16(const void *p) {
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint64_t page_load64(const void *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 /* Whether a file that begins with these bytes is LMDB's, however damaged: one of the two meta pages
  * has LMDB's number in its place, for any page size. */
 bool page_is_lmdb(const void *bytes, size_t n);
@@ -104,9 +117,35 @@ static inline const uint8_t *page_at(const page_file *f, uint64_t number) {
 const char *page_verify(const page_file *f, uint64_t number, bool integer_keys, bool *leaf,
                         int *nodes);
 /* Tells what page_verify told about a page that it accepted. */
-void page_shape(const page_file *f, uint64_t number, bool *leaf, int *nodes);
+static inline void page_shape(const page_file *f, uint64_t number, bool *leaf, int *nodes) {
+    const uint8_t *p = page_at(f, number);
+    *leaf = page_load16(p + 10) == P_LEAF;
+    *nodes = (page_load16(p + 12) - PAGE_HEADER) / 2;
+}
+
+static inline page_node page_node_at(const uint8_t *node, bool leaf) {
+    uint64_t low = page_load16(node) | (uint64_t)page_load16(node + 2) << 16;
+    uint16_t flags = page_load16(node + 4);
+    page_node out = {.key = node + NODE_HEADER, .key_bytes = page_load16(node + 6)};
+    if (!leaf) {
+        out.child = low | (uint64_t)flags << 32;
+        return out;
+    }
+    out.flags = flags;
+    out.data_bytes = low;
+    out.data = out.key + out.key_bytes;
+    if (flags & F_BIGDATA) {
+        out.child = page_load64(out.data);
+        out.data = NULL;
+    }
+    return out;
+}
+
 /* Reads a node of a page that page_verify accepted. */
-page_node page_get_node(const page_file *f, uint64_t number, bool leaf, int index);
+static inline page_node page_get_node(const page_file *f, uint64_t number, bool leaf, int index) {
+    const uint8_t *p = page_at(f, number);
+    return page_node_at(p + page_load16(p + PAGE_HEADER + 2 * (size_t)index), leaf);
+}
 
 /* Least number of overflow pages that hold so many bytes. */
 uint64_t page_overflow_count(const page_file *f, uint64_t data_bytes);
@@ -119,6 +158,19 @@ const char *page_overflow(const page_file *f, uint64_t number, uint64_t data_byt
 uint64_t page_overflow_run(const page_file *f, uint64_t number);
 
 /* Compares keys as LMDB does. */
-int page_compare_keys(bool integer_keys, const uint8_t *a, size_t na, const uint8_t *b, size_t nb);
+static inline int page_compare_keys(bool integer_keys, const void *a, size_t na, const void *b,
+                                    size_t nb) {
+    if (na == 8 && nb == 8) { /* rowids, and the keys of the free list */
+        uint64_t x = page_load64(a), y = page_load64(b);
+        if (!integer_keys) {
+            x = __builtin_bswap64(x);
+            y = __builtin_bswap64(y);
+        }
+        return (x > y) - (x < y);
+    }
+    size_t n = na < nb ? na : nb;
+    int c = n ? memcmp(a, b, n) : 0;
+    return c ? c : (na > nb) - (na < nb);
+}
 
 #endif

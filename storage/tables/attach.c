@@ -64,6 +64,10 @@ static int look_for_header(store *s, uint64_t id, header_place *out, err *e) {
     guard_free(&g);
     munmap(map, bytes);
     s->guard.file.page_bytes = pages.ms_psize;
+    /* LMDB puts at least two nodes on a page, each with a pointer of 2 bytes and the longest key. */
+    size_t half = (pages.ms_psize - PAGE_HEADER) / 2;
+    s->guard.inline_bytes =
+        half > NODE_HEADER + PAGE_KEY_MAX + 4 ? half - NODE_HEADER - PAGE_KEY_MAX - 4 : 0;
     return status;
 }
 

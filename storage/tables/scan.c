@@ -244,7 +244,7 @@ static int step(table_scan *s, tree_cursor *c, bool *placed, MDB_val *key, MDB_v
     bool go_on = *placed;
     *placed = true;
     if (go_on)
-        return tree_get(c, key, data, s->descending ? MDB_PREV : MDB_NEXT);
+        return tree_step_quickly(c, key, data, s->descending);
     return s->descending ? seek_back(s, c, key, data) : seek(s, c, key, data);
 }
 
@@ -382,7 +382,7 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
             return status;
         pending_add(s, key_rowid(key));
         remember(s, key.mv_data, key.mv_size);
-        rc = tree_get(&s->entries, &key, &data, s->descending ? MDB_PREV : MDB_NEXT);
+        rc = tree_step(&s->entries, &key, &data, s->descending);
     }
     if (rc && rc != MDB_NOTFOUND)
         return tree_error(s->txn, rc, "cannot read an index", e);

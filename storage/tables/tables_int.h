@@ -184,9 +184,12 @@ int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
 typedef struct tree_cursor {
     txn *txn;
     uint32_t tree;
-    const guard_tree *base; /* the tree before this transaction */
-    MDB_cursor *mdb;        /* of the innermost LMDB transaction; NULL: not open */
-    guard_range safe;       /* around the cursor's position; see tree.c */
+    guard_tree *base;   /* the tree before this transaction */
+    MDB_cursor *mdb;    /* of the innermost LMDB transaction; NULL: not open */
+    guard_range safe;   /* around the cursor's position; see tree.c */
+    int ahead;          /* leaves to verify ahead at the next step beyond `safe` */
+    size_t short_bytes; /* a stored value up to this size is on its leaf, */
+    size_t short_sums;  /* and has so many bytes of checksums */
 } tree_cursor;
 
 typedef struct txn_tree {
@@ -281,6 +284,27 @@ void tree_cursor_close(tree_cursor *c);
 /* Like mdb_cursor_get; the value is without its checksums. Only the head of a value in overflow
  * pages is verified. Returns an LMDB status, to be passed to tree_error. */
 int tree_get(tree_cursor *c, MDB_val *key, MDB_val *data, MDB_cursor_op op);
+/* tree_get of the next or previous entry. */
+int tree_step(tree_cursor *c, MDB_val *key, MDB_val *data, bool back);
+/* Does what remains after LMDB has moved a cursor to *key: its leaf and those on `sides` of it are
+ * verified, and the checksums removed from *data. */
+int tree_arrive(tree_cursor *c, MDB_val *key, MDB_val *data, guard_sides sides);
+/* tree_arrive after a step. */
+int tree_step_arrive(tree_cursor *c, MDB_val *key, MDB_val *data, bool back);
+/* tree_step without calls for the usual entry: the same leaf, a short value. */
+static inline int tree_step_quickly(tree_cursor *c, MDB_val *key, MDB_val *data, bool back) {
+    if (!(c->safe.sides & (back ? GUARD_LEFT : GUARD_RIGHT)))
+        return tree_step(c, key, data, back);
+    int rc = mdb_cursor_get(c->mdb, key, data, back ? MDB_PREV : MDB_NEXT);
+    if (rc)
+        return rc;
+    if (!guard_in_range(&c->safe, *key) || data->mv_size > c->short_bytes ||
+        data->mv_size < c->short_sums)
+        return tree_step_arrive(c, key, data, back);
+    data->mv_data = (uint8_t *)data->mv_data + c->short_sums;
+    data->mv_size -= c->short_sums;
+    return 0;
+}
 /* Verifies the rest of a value that tree_get returned. */
 int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload);
 /* Finds a key's value and verifies all of it. MDB_NOTFOUND. */

@@ -6,6 +6,7 @@
  * its checksums, if its tree has them. A cursor's position always lies in `safe`, the keys around
  * which LMDB may move to the next or previous entry.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,6 +68,9 @@ static int open_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, tx
     if (status || (*out)->cursor.mdb)
         return status;
     (*out)->cursor = (tree_cursor){.txn = t, .tree = tree, .base = &(*out)->base};
+    size_t whole = has_sums ? SUM_WHOLE + 4 : SIZE_MAX;
+    (*out)->cursor.short_bytes = BASE_MIN(t->store->guard.inline_bytes, whole);
+    (*out)->cursor.short_sums = has_sums ? 4 : 0;
     return lmdb_error(e, mdb_cursor_open(t->mdb, dbi, &(*out)->cursor.mdb), "cannot read a table");
 }
 
@@ -90,7 +94,9 @@ int txn_index(txn *t, const table_info *info, int index, tree_cursor **out, err 
 
 int tree_cursor_copy(const tree_cursor *from, tree_cursor *out, err *e) {
     MDB_dbi dbi = mdb_cursor_dbi(from->mdb);
-    *out = (tree_cursor){.txn = from->txn, .tree = from->tree, .base = from->base};
+    *out = *from;
+    out->mdb = NULL;
+    out->safe = (guard_range){0};
     return lmdb_error(e, mdb_cursor_open(from->txn->mdb, dbi, &out->mdb), "cannot read a table");
 }
 
@@ -98,7 +104,7 @@ void tree_cursor_close(tree_cursor *c) {
     if (c->mdb)
         mdb_cursor_close(c->mdb);
     c->mdb = NULL;
-    c->safe.valid = false;
+    c->safe = (guard_range){0};
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -182,46 +188,82 @@ int tree_error(txn *t, int rc, const char *what, err *e) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool make_safe(tree_cursor *c, guard_place place, MDB_val key) {
-    return guard_path(&c->txn->store->guard, c->base, place, key, c->txn->write, &c->safe);
+static bool make_safe(tree_cursor *c, guard_place place, MDB_val key, guard_sides sides) {
+    return guard_path(&c->txn->store->guard, c->base, place, key, sides, BASE_MAX(c->ahead, 1),
+                      c->txn->write, &c->safe);
 }
 
-static bool is_safe_at(tree_cursor *c, MDB_val key) {
-    return guard_in_range(&c->safe, key) || make_safe(c, GUARD_KEY, key);
+static bool is_safe_at(tree_cursor *c, MDB_val key, guard_sides sides) {
+    return ((c->safe.sides & sides) == sides && guard_in_range(&c->safe, key)) ||
+           make_safe(c, GUARD_KEY, key, sides);
 }
 
 /* Verifies a value in overflow pages, and removes the sums. */
 static int take_value(tree_cursor *c, MDB_val key, MDB_val *data) {
-    const guard_tree *base = c->base;
-    if (!guard_value(&c->txn->store->guard, base, key, *data, SUM_HEAD))
+    page_guard *g = &c->txn->store->guard;
+    if (data->mv_size > g->inline_bytes && !guard_value(g, c->base, key, *data, SUM_HEAD))
         return refuse(c->txn, c->tree);
-    if (base->has_sums && !sum_payload(*data, data)) {
-        c->txn->store->guard.fault =
-            (guard_fault){.what = "has no checksum", .low = key, .of_value = true};
+    if (c->base->has_sums && !sum_payload(*data, data)) {
+        g->fault = (guard_fault){.what = "has no checksum", .low = key, .of_value = true};
         return refuse(c->txn, c->tree);
     }
     return 0;
 }
 
+int tree_arrive(tree_cursor *c, MDB_val *key, MDB_val *data, guard_sides sides) {
+    return is_safe_at(c, *key, sides) ? take_value(c, *key, data) : refuse(c->txn, c->tree);
+}
+
+/* Makes it safe to leave the entry at the cursor in a direction. */
+static int prepare_step(tree_cursor *c, guard_sides side) {
+    MDB_val key, data;
+    if (c->safe.sides & side)
+        return 0;
+    int rc = mdb_cursor_get(c->mdb, &key, &data, MDB_GET_CURRENT);
+    if (rc)
+        return rc == EINVAL ? MDB_NOTFOUND : rc;
+    return make_safe(c, GUARD_KEY, key, side) ? 0 : refuse(c->txn, c->tree);
+}
+
+int tree_step_arrive(tree_cursor *c, MDB_val *key, MDB_val *data, bool back) {
+    enum { AHEAD_MAX = 32 };
+    if (!guard_in_range(&c->safe, *key)) /* a long scan verifies more and more ahead */
+        c->ahead = BASE_MIN(BASE_MAX(c->ahead, 1) * 2, AHEAD_MAX);
+    return tree_arrive(c, key, data, back ? GUARD_LEFT : GUARD_RIGHT);
+}
+
+int tree_step(tree_cursor *c, MDB_val *key, MDB_val *data, bool back) {
+    int rc = prepare_step(c, back ? GUARD_LEFT : GUARD_RIGHT);
+    if (!rc)
+        rc = mdb_cursor_get(c->mdb, key, data, back ? MDB_PREV : MDB_NEXT);
+    return rc ? rc : tree_step_arrive(c, key, data, back);
+}
+
 int tree_get(tree_cursor *c, MDB_val *key, MDB_val *data, MDB_cursor_op op) {
     const MDB_val none = {0, NULL};
     bool safe = true;
+    guard_sides sides = GUARD_ALONE;
+    if (op == MDB_NEXT || op == MDB_PREV)
+        return tree_step(c, key, data, op == MDB_PREV);
+    c->ahead = 1;
+    if (op == MDB_SET_RANGE) /* may find the first entry of the next leaf */
+        sides = GUARD_RIGHT;
     if (op == MDB_SET_KEY || op == MDB_SET_RANGE)
-        safe = is_safe_at(c, *key);
+        safe = is_safe_at(c, *key, sides);
     else if (op == MDB_FIRST || op == MDB_LAST)
-        safe = make_safe(c, op == MDB_FIRST ? GUARD_FIRST : GUARD_LAST, none);
+        safe = make_safe(c, op == MDB_FIRST ? GUARD_FIRST : GUARD_LAST, none, GUARD_ALONE);
     if (!safe)
         return refuse(c->txn, c->tree);
     int rc = mdb_cursor_get(c->mdb, key, data, op);
-    if (rc)
-        return rc;
-    return is_safe_at(c, *key) ? take_value(c, *key, data) : refuse(c->txn, c->tree);
+    return rc ? rc : tree_arrive(c, key, data, sides);
 }
 
 int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload) {
     const guard_tree *base = c->base;
     size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;
     MDB_val stored = {payload.mv_size + sums, (uint8_t *)payload.mv_data - sums};
+    if (stored.mv_size <= c->txn->store->guard.inline_bytes)
+        return 0;
     return guard_value(&c->txn->store->guard, base, key, stored, SUM_BOTH)
                ? 0
                : refuse(c->txn, c->tree);
@@ -238,7 +280,7 @@ int tree_put(tree_cursor *c, MDB_val key, MDB_val payload, unsigned flags) {
     const guard_tree *base = c->base;
     size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;
     MDB_val stored = {payload.mv_size + sums, NULL};
-    if (!is_safe_at(c, key))
+    if (!is_safe_at(c, key, GUARD_BOTH))
         return refuse(c->txn, c->tree);
     if (stored.mv_size == 0)
         stored.mv_data = "";
@@ -273,7 +315,7 @@ int txn_empty_tree(txn *t, const table_info *info, int index, err *e) {
     txn_tree *at;
     txn_close_cursors(t);
     int status = find_tree(t, tree, info->has_sums, head, &at, &dbi, e);
-    if (!status && !guard_whole(&t->store->guard, &at->base, at->base.record.overflow_pages > 0))
+    if (!status && !guard_emptying(&t->store->guard, &at->base))
         status = tree_damaged(t->store, t->snap, tree, e);
     return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot empty a tree");
 }
