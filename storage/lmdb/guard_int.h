@@ -68,6 +68,7 @@ typedef struct page_guard {
     uint8_t *seen;       /* a bit per page: verified */
     uint64_t seen_pages;
     uint64_t txn;      /* the commit for which the bits are valid */
+    uint64_t main_txn; /* the commit whose main tree was verified, + 1; 0: none */
     uint64_t free_txn; /* the commit whose free list was verified, + 1; 0: none */
     guard_fault fault;
 } page_guard;

@@ -82,9 +82,14 @@ static int find_map(store *s, MDB_txn *mdb, const header_place *place, err *e) {
     }
     if (!rc)
         rc = mdb_get(mdb, s->catalog_dbi, &key, &header);
-    if (!rc)
-        s->guard.file.map = (const uint8_t *)header.mv_data - place->offset;
-    return lmdb_error(e, rc, "cannot read the database");
+    if (rc)
+        return lmdb_error(e, rc, "cannot read the database");
+    s->guard.file.map = (const uint8_t *)header.mv_data - place->offset;
+    if (!catalog_is_header(header) && !sum_payload(header, &header))
+        header.mv_size = 0;
+    uint64_t cookie;
+    uint32_t next_id;
+    return catalog_check_header(s->path, header, &cookie, &next_id, e);
 }
 
 static int attach_in(store *s, MDB_txn *mdb, header_place *place, err *e) {

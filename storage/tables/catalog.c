@@ -101,6 +101,13 @@ MDB_val catalog_key(uint8_t name[5], char kind, uint32_t id) {
     return (MDB_val){5, name};
 }
 
+str catalog_make_copy_key(catalog_copy_key *out, char kind, uint32_t id) {
+    size_t n = sizeof CATALOG_COPY - 1;
+    memcpy(out->bytes, CATALOG_COPY, n);
+    catalog_key((uint8_t *)out->bytes + n, kind, id);
+    return (str){out->bytes, n + 5};
+}
+
 int catalog_put_state(txn *t, uint32_t table_id, uint64_t version, uint64_t rows, err *e) {
     uint8_t name[5];
     MDB_val key = catalog_key(name, 'S', table_id);
@@ -428,7 +435,12 @@ static int first_load(txn *t, uint64_t cookie, uint32_t next_id, err *e) {
 /* Finds out whether values have checksums, before any tree is read: only a header with a checksum
  * does not begin with the magic text. */
 static int read_format(txn *t, err *e) {
-    page_guard *g = &t->store->guard;
+    store *s = t->store;
+    page_guard *g = &s->guard;
+    if (s->format_txn == t->base.txn + 1) {
+        t->format = s->format;
+        return 0;
+    }
     guard_tree tree = {.unmarked = true};
     MDB_val header;
     bool found = false;
@@ -437,6 +449,8 @@ static int read_format(txn *t, err *e) {
     if (found && !guard_find(g, &tree, (MDB_val){1, "H"}, &header, &found))
         return tree_damaged(t->store, NULL, TREE_CATALOG, e);
     t->format = found && catalog_is_header(header) ? FORMAT_WITHOUT_SUMS : FORMAT_VERSION;
+    s->format = t->format;
+    s->format_txn = t->base.txn + 1;
     return 0;
 }
 

@@ -16,25 +16,12 @@
 
 /* ---- records and names ----------------------------------------------------------------------- */
 
-/* Definitions are stored a second time in the tree of settings, under "catalog:" and their key, so
- * that a damaged page of the catalog loses none: .recover reads these. */
-typedef struct copy_key {
-    char bytes[sizeof CATALOG_COPY + 5];
-} copy_key;
-
-static str make_copy_key(copy_key *out, char kind, uint32_t id) {
-    size_t n = sizeof CATALOG_COPY - 1;
-    memcpy(out->bytes, CATALOG_COPY, n);
-    catalog_key((uint8_t *)out->bytes + n, kind, id);
-    return (str){out->bytes, n + 5};
-}
-
 static int record_put(txn *t, char kind, uint32_t id, str bytes, err *e) {
     uint8_t name[5];
-    copy_key copy;
+    catalog_copy_key copy;
     MDB_val key = catalog_key(name, kind, id);
     int status = catalog_put(t, (str){key.mv_data, key.mv_size}, bytes, e);
-    return status ? status : meta_put(t, make_copy_key(&copy, kind, id), bytes, e);
+    return status ? status : meta_put(t, catalog_make_copy_key(&copy, kind, id), bytes, e);
 }
 
 static int record_delete(txn *t, char kind, uint32_t id, err *e) {
@@ -47,9 +34,9 @@ static int record_delete(txn *t, char kind, uint32_t id, err *e) {
     int rc = tree_look_up(c, catalog_key(name, kind, id), &data);
     if (!rc)
         rc = tree_delete(c);
-    copy_key copy;
+    catalog_copy_key copy;
     return rc ? tree_error(t, rc, "cannot write the catalog", e)
-              : meta_delete_prefix(t, make_copy_key(&copy, kind, id), e);
+              : meta_delete_prefix(t, catalog_make_copy_key(&copy, kind, id), e);
 }
 
 /* Does the last step of each change: raises the schema cookie and reloads the catalog. next_id: the
@@ -105,6 +92,7 @@ static int change_table(txn *t, str name, const table_info **out, err *e) {
  * noted and never used again, so that even a damaged index can be dropped and created. */
 static int drop_tree(txn *t, const table_info *info, int index, err *e) {
     err why = {0};
+    txn_close_cursors(t);
     int status = txn_empty_tree(t, info, index, &why);
     if (status == ERR_CORRUPT) {
         buf key = {0};
@@ -345,6 +333,7 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
         status = take_trees(t, &changed.tree, 1, e);
     if (!status)
         status = rewrite_rows(t, &old, &changed, source, fill, cancel, e);
+    txn_close_cursors(t);
     if (!status)
         status = txn_empty_tree(t, &old, -1, e);
     if (!status)
@@ -608,75 +597,4 @@ int catalog_drop_model(txn *t, str name, err *e) {
     if (!status)
         status = record_delete(t, 'M', t->snap->model_ids[old - t->snap->catalog.models], e);
     return status ? status : change_done(t, t->snap->next_id, e);
-}
-
-/* ---- older formats --------------------------------------------------------------------------- */
-
-/* A record of a tree without checksums. */
-typedef struct old_record {
-    str key, data;
-} old_record;
-
-static int read_old(txn *t, uint32_t tree, arena *a, old_record **out, size_t *count, err *e) {
-    tree_cursor *c;
-    size_t cap = 0;
-    MDB_val key, data;
-    int status = txn_fixed(t, tree, &c, e);
-    if (status)
-        return status;
-    int rc = tree_get(c, &key, &data, MDB_FIRST);
-    for (; rc == 0; rc = tree_get(c, &key, &data, MDB_NEXT))
-        ARRAY_PUSH(*out, *count, cap,
-                   ((old_record){str_copy(a, (str){key.mv_data, key.mv_size}),
-                                 str_copy(a, (str){data.mv_data, data.mv_size})}));
-    return rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read the catalog", e);
-}
-
-static int write_new(txn *t, uint32_t tree, const old_record *records, size_t n, err *e) {
-    tree_cursor *c;
-    int status = txn_fixed(t, tree, &c, e);
-    for (size_t i = 0; i < n && !status; i++) {
-        MDB_val key = {records[i].key.n, (void *)(uintptr_t)records[i].key.p};
-        MDB_val data = {records[i].data.n, (void *)(uintptr_t)records[i].data.p};
-        status = tree_error(t, tree_put(c, key, data, 0), "cannot write the catalog", e);
-    }
-    return status;
-}
-
-/* Makes the second copies of definitions. */
-static int copy_records(txn *t, const old_record *records, size_t n, err *e) {
-    int status = 0;
-    for (size_t i = 0; i < n && !status; i++) {
-        const char *p = records[i].key.p;
-        uint32_t id;
-        if (records[i].key.n != 5 || *p == 'S')
-            continue;
-        memcpy(&id, p + 1, 4);
-        status = record_put(t, *p, __builtin_bswap32(id), records[i].data, e);
-    }
-    return status;
-}
-
-int catalog_upgrade(txn *t, err *e) {
-    if (t->format == FORMAT_VERSION)
-        return 0;
-    arena *a = arena_new();
-    old_record *objects = NULL, *meta = NULL;
-    size_t nobjects = 0, nmeta = 0;
-    int status = read_old(t, TREE_CATALOG, a, &objects, &nobjects, e);
-    if (!status)
-        status = read_old(t, TREE_META, a, &meta, &nmeta, e);
-    t->format = FORMAT_VERSION; /* from here on these trees are written with checksums */
-    if (!status)
-        status = write_new(t, TREE_CATALOG, objects, nobjects, e);
-    if (!status)
-        status = write_new(t, TREE_META, meta, nmeta, e);
-    if (!status)
-        status = copy_records(t, objects, nobjects, e);
-    if (!status)
-        status = change_done(t, t->snap->next_id, e);
-    free(objects);
-    free(meta);
-    arena_free(a);
-    return status;
 }

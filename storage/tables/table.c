@@ -425,6 +425,7 @@ int table_clear(txn *t, const table_def *def, uint64_t *count, err *e) {
     if (status || *count == 0)
         return status;
     txn_mark_dirty(t, info->def->id);
+    txn_close_cursors(t);
     for (int i = -1; i < info->def->nindexes && !status; i++)
         status = txn_empty_tree(t, info, i, e);
     return status;

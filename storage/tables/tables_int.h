@@ -121,8 +121,12 @@ static inline int64_t key_rowid(MDB_val key) {
 /* Hint of every error about damage. */
 #define DAMAGE_HINT ".check lists all damage; .recover DIRECTORY copies all that is sound"
 
-/* In the tree of settings: the prefix of the keys of copies of catalog records. */
+/* Definitions are stored a second time in the tree of settings, under this prefix and their key, so
+ * that a damaged page of the catalog loses none: .recover reads these. */
 #define CATALOG_COPY "catalog:"
+typedef struct catalog_copy_key {
+    char bytes[sizeof CATALOG_COPY + 5];
+} catalog_copy_key;
 
 #define ROWS_UNKNOWN UINT64_MAX
 
@@ -163,6 +167,7 @@ bool catalog_read_model(MDB_val data, arena *a, model_def *def);
 int catalog_put(txn *t, str key, str bytes, err *e); /* writes a record */
 /* Makes the key of a record: 'T', 'V', 'M', 'S' and an id. */
 MDB_val catalog_key(uint8_t name[5], char kind, uint32_t id);
+str catalog_make_copy_key(catalog_copy_key *out, char kind, uint32_t id);
 /* Writes the state of a table. */
 int catalog_put_state(txn *t, uint32_t table_id, uint64_t version, uint64_t rows, err *e);
 bool catalog_is_header(MDB_val bytes); /* bytes: without checksums */
@@ -255,8 +260,6 @@ struct txn {
 
 /* Sets t->snap to the current catalog of the transaction (catalog.c). */
 int txn_load_catalog(txn *t, err *e);
-/* Gets the LMDB handle of a tree, opened on first use. */
-int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e);
 void txn_close_cursors(txn *t);
 /* Must precede every change other than that of a single row: turns an open savepoint into a child
  * transaction. ERR_INTERNAL in a read transaction. */
@@ -277,6 +280,8 @@ int txn_need_write(const txn *t, err *e);
 int txn_fixed(txn *t, uint32_t tree, tree_cursor **out, err *e);
 int txn_rows(txn *t, const table_info *info, txn_tree **out, err *e);
 int txn_index(txn *t, const table_info *info, int index, tree_cursor **out, err *e);
+/* Gets the LMDB handle of a tree, opened on first use. */
+int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e);
 /* Opens another cursor in the same tree. */
 int tree_cursor_copy(const tree_cursor *from, tree_cursor *out, err *e);
 void tree_cursor_close(tree_cursor *c);
@@ -320,8 +325,8 @@ int tree_error(txn *t, int rc, const char *what, err *e);
 int tree_damaged(const store *store, const snapshot *snap, uint32_t tree, err *e);
 /* Number of entries of a tree. */
 int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e);
-/* Deletes all entries of the rows (index = -1) or of an index; txn_before_change must have been
- * called. */
+/* Deletes all entries of the rows (index = -1) or of an index; txn_before_change and
+ * txn_close_cursors must have been called. */
 int txn_empty_tree(txn *t, const table_info *info, int index, err *e);
 
 /* ---- tables (table.c, index.c) --------------------------------------------------------------- */
@@ -366,6 +371,8 @@ struct store {
     bool no_lock;
     MDB_env *env;
     page_guard guard;
+    uint32_t format;     /* of the commit format_txn - 1 */
+    uint64_t format_txn; /* 0: not read yet */
     size_t map_bytes;
     dev_t device;     /* of the database's directory */
     ino_t inode;      /* of the database's directory */

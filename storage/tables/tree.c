@@ -14,6 +14,34 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
+    if (tree == TREE_CATALOG || tree == TREE_META) {
+        *out = tree == TREE_META ? t->store->meta_dbi : t->store->catalog_dbi;
+        return 0;
+    }
+    if (tree >= TREES_MAX) {
+        err_set(e, ERR_CORRUPT,
+                "the catalog of '%s' is damaged: it refers to tree %u, which does not exist",
+                t->store->path, tree);
+        err_hint(e, DAMAGE_HINT);
+        return ERR_CORRUPT;
+    }
+    MDB_dbi *known = &t->store->tree_dbi[tree];
+    if (!*known) {
+        char name[16];
+        snprintf(name, sizeof name, "s%u", tree);
+        MDB_dbi dbi;
+        int rc = mdb_dbi_open(t->mdb, name, create ? MDB_CREATE : 0, &dbi);
+        if (rc)
+            return lmdb_error(e, rc, "cannot open a table's tree");
+        *known = dbi;
+        ARRAY_PUSH(t->opened, t->nopened, t->opened_cap,
+                   ((opened_handle){tree, t->mdb != t->root}));
+    }
+    *out = *known;
+    return 0;
+}
+
 static txn_tree *tree_slot(txn *t, uint32_t tree) {
     uint32_t slot = tree + TREES_FIXED;
     if (slot >= t->ntrees) {
@@ -63,7 +91,7 @@ static int find_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, tx
 
 static int open_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, txn_tree **out,
                      err *e) {
-    MDB_dbi dbi;
+    MDB_dbi dbi = 0;
     int status = find_tree(t, tree, has_sums, head_bytes, out, &dbi, e);
     if (status || (*out)->cursor.mdb)
         return status;
@@ -299,7 +327,7 @@ int tree_delete(tree_cursor *c) {
 }
 
 int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e) {
-    MDB_dbi dbi;
+    MDB_dbi dbi = 0;
     MDB_stat stat = {0};
     int status = txn_dbi(t, tree, false, &dbi, e);
     if (!status)
@@ -311,9 +339,8 @@ int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e) {
 int txn_empty_tree(txn *t, const table_info *info, int index, err *e) {
     uint32_t tree = index < 0 ? info->tree : info->index_trees[index];
     size_t head = index < 0 ? info->layout.slots_end : SUM_WHOLE;
-    MDB_dbi dbi;
+    MDB_dbi dbi = 0;
     txn_tree *at;
-    txn_close_cursors(t);
     int status = find_tree(t, tree, info->has_sums, head, &at, &dbi, e);
     if (!status && !guard_emptying(&t->store->guard, &at->base))
         status = tree_damaged(t->store, t->snap, tree, e);

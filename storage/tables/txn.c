@@ -26,34 +26,6 @@ enum {
 
 /* ---- handles and cursors --------------------------------------------------------------------- */
 
-int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
-    if (tree == TREE_CATALOG || tree == TREE_META) {
-        *out = tree == TREE_META ? t->store->meta_dbi : t->store->catalog_dbi;
-        return 0;
-    }
-    if (tree >= TREES_MAX) {
-        err_set(e, ERR_CORRUPT,
-                "the catalog of '%s' is damaged: it refers to tree %u, which does not exist",
-                t->store->path, tree);
-        err_hint(e, DAMAGE_HINT);
-        return ERR_CORRUPT;
-    }
-    MDB_dbi *known = &t->store->tree_dbi[tree];
-    if (!*known) {
-        char name[16];
-        snprintf(name, sizeof name, "s%u", tree);
-        MDB_dbi dbi;
-        int rc = mdb_dbi_open(t->mdb, name, create ? MDB_CREATE : 0, &dbi);
-        if (rc)
-            return lmdb_error(e, rc, "cannot open a table's tree");
-        *known = dbi;
-        ARRAY_PUSH(t->opened, t->nopened, t->opened_cap,
-                   ((opened_handle){tree, t->mdb != t->root}));
-    }
-    *out = *known;
-    return 0;
-}
-
 /* Called after an abort, which closes the handles that the transaction opened. */
 static void forget_handles(txn *t, bool child_only) {
     int kept = 0;

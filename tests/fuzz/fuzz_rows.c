@@ -59,8 +59,8 @@ static void check_catalog(const uint8_t *data, size_t size) {
         table_info info2 = {.def = &again};
         catalog_write_table(&b, &info);
         if (!catalog_read_table((MDB_val){b.n, b.p}, a, &again, &info2) ||
-            info2.tree != info.tree || info2.has_sums != info.has_sums || again.ncolumns != table.ncolumns ||
-            !str_equal(again.name, table.name))
+            info2.tree != info.tree || info2.has_sums != info.has_sums ||
+            again.ncolumns != table.ncolumns || !str_equal(again.name, table.name))
             abort();
         buf_free(&b);
     }
