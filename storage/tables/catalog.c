@@ -89,8 +89,8 @@ int catalog_put(txn *t, str key, str bytes, err *e) {
     int status = txn_fixed(t, TREE_CATALOG, &c, e);
     if (status)
         return status;
-    int rc = tree_put(c, (MDB_val){key.n, (void *)(uintptr_t)key.p},
-                      (MDB_val){bytes.n, (void *)(uintptr_t)bytes.p}, 0);
+    int rc = tree_replace(c, (MDB_val){key.n, (void *)(uintptr_t)key.p},
+                          (MDB_val){bytes.n, (void *)(uintptr_t)bytes.p});
     return tree_error(t, rc, "cannot write the catalog", e);
 }
 

@@ -60,7 +60,7 @@ int meta_put(txn *t, str key, str bytes, err *e) {
     buf b = {0};
     put_str(&b, key);
     buf_append_str(&b, bytes);
-    int rc = tree_put(c, meta_key(key, key_bytes), (MDB_val){b.n, b.p}, 0);
+    int rc = tree_replace(c, meta_key(key, key_bytes), (MDB_val){b.n, b.p});
     buf_free(&b);
     return tree_error(t, rc, "cannot write a setting of the database", e);
 }

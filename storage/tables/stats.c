@@ -434,8 +434,14 @@ int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *o
     int status = table_row_count(t, def, &out->rows, e);
     if (!status)
         status = table_rowid_ends(t, def, &out->first_rowid, &out->last_rowid, e);
-    if (!status)
-        status = stats_record_get(t, def, joint, a, out, e);
+    if (status)
+        return status;
+    status = stats_record_get(t, def, joint, a, out, e);
+    /* Plans do without statistics, and the rows are not damaged; .check tells it. */
+    if (status == ERR_CORRUPT) {
+        status = 0;
+        out->analyzed = false;
+    }
     if (!status && out->analyzed)
         age(out);
     return status;

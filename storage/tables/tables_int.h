@@ -315,8 +315,11 @@ int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload);
 /* Finds a key's value and verifies all of it. MDB_NOTFOUND. */
 int tree_look_up(tree_cursor *c, MDB_val key, MDB_val *data);
 /* Like mdb_cursor_put: writes a value and its checksums. Neither key nor payload may be in the map
- * or in another value. */
+ * or in another value. A value that it replaces must have been read: LMDB frees its overflow
+ * pages. */
 int tree_put(tree_cursor *c, MDB_val key, MDB_val payload, unsigned flags);
+/* tree_put of a value that may replace one. */
+int tree_replace(tree_cursor *c, MDB_val key, MDB_val payload);
 int tree_delete(tree_cursor *c); /* deletes the entry at the cursor */
 /* Like lmdb_error, but for damage found by the guard sets the error that names the table. */
 int tree_error(txn *t, int rc, const char *what, err *e);

@@ -304,6 +304,12 @@ int tree_look_up(tree_cursor *c, MDB_val key, MDB_val *data) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+int tree_replace(tree_cursor *c, MDB_val key, MDB_val payload) {
+    MDB_val old;
+    int rc = tree_look_up(c, key, &old);
+    return rc && rc != MDB_NOTFOUND ? rc : tree_put(c, key, payload, 0);
+}
+
 int tree_put(tree_cursor *c, MDB_val key, MDB_val payload, unsigned flags) {
     const guard_tree *base = c->base;
     size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;

@@ -35,7 +35,7 @@ static int write_new(txn *t, uint32_t tree, const old_record *records, size_t n,
     for (size_t i = 0; i < n && !status; i++) {
         MDB_val key = {records[i].key.n, (void *)(uintptr_t)records[i].key.p};
         MDB_val data = {records[i].data.n, (void *)(uintptr_t)records[i].data.p};
-        status = tree_error(t, tree_put(c, key, data, 0), "cannot write the catalog", e);
+        status = tree_error(t, tree_replace(c, key, data), "cannot write the catalog", e);
     }
     return status;
 }
