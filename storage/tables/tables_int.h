@@ -6,10 +6,13 @@
  *
  *   "catalog"   one record per object; integers little-endian, texts with a u32 length
  *                 H           format version, schema cookie, next object id
- *                 T id(be)    table: name, tree, columns, indexes (each with its tree), checks
+ *                 T id(be)    table: name, tree, columns, indexes (each with its tree), checks,
+ *                             whether its trees have checksums
  *                 V id(be)    view        M id(be)  model
- *                 S id(be)    state of a table: its version counter
- *   "meta"      facts by key; statistics have the keys "stats:<table id>" and "counts:<table id>"
+ *                 S id(be)    state of a table: its version counter, its number of rows
+ *   "meta"      facts by key; statistics have the keys "stats:<table id>" and "counts:<table id>",
+ *               copies of T, V and M records "catalog:<their key>", trees whose pages could not be
+ *               freed "lost-tree:<n>"
  *   "s<n>"      a tree: the rows of one table or the entries of one index. A dropped object's tree
  *               is emptied and its number reused, because closing LMDB handles inside nested
  *               transactions is not safe.
@@ -27,6 +30,8 @@
  *
  * The offsets of the slots depend only on the definition, so a scan reads only the columns it
  * needs. A TEXT cell starts where the TEXT or BLOB column before it ends.
+ *
+ * Each value is preceded by its checksum (lmdb/sums_int.h), which tree.c writes and removes.
  *
  * An index entry has a key and an empty value:
  *
