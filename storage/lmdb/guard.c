@@ -428,11 +428,11 @@ bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta
     }
     seen_resize(g, meta->last_page + 1);
     guard_tree main_tree = {.record = meta->trees[1], .of_trees = true};
-    if (g->main_txn == txn + 1)
-        return true;
     bool sound = verify_tree(g, &main_tree, LEAVES);
-    if (sound)
+    if (sound) {
         g->main_txn = txn + 1;
+        g->meta = *meta;
+    }
     return sound;
 }
 

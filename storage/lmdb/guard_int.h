@@ -69,12 +69,17 @@ typedef struct page_guard {
     uint64_t seen_pages;
     uint64_t txn;      /* the commit for which the bits are valid */
     uint64_t main_txn; /* the commit whose main tree was verified, + 1; 0: none */
+    page_meta meta;    /* of that commit */
     uint64_t free_txn; /* the commit whose free list was verified, + 1; 0: none */
     guard_fault fault;
 } page_guard;
 
 void guard_free(page_guard *g);
 
+/* Whether guard_begin was called for this commit and need not be called again. */
+static inline bool guard_knows(const page_guard *g, uint64_t commit) {
+    return g->main_txn == commit + 1;
+}
 /* Prepares for a transaction whose snapshot is the commit `txn`, of a file of file_bytes; sets
  * *meta to the commit's meta page and verifies the main tree. False: g->fault. *moved (may be
  * NULL): the fault is only that later commits have overwritten the meta page. */

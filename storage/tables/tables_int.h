@@ -247,8 +247,7 @@ struct txn {
     uint32_t ntrees;
     page_meta base;  /* the meta page of the commit before this transaction */
     uint32_t format; /* format version of the database */
-    bool is_damaged; /* damage is set */
-    err damage;      /* what the guard found last, for tree_error */
+    err *damage;     /* what the guard found last, for tree_error; NULL: nothing */
     opened_handle *opened;
     int nopened, opened_cap;
     table_scan *scans; /* list of the transaction's scans */

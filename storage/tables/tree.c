@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tables_int.h"
@@ -200,17 +201,19 @@ int tree_damaged(const store *db, const snapshot *snap, uint32_t tree, err *e) {
 
 /* Called when the guard found a fault: keeps the error for tree_error. */
 static int refuse(txn *t, uint32_t tree) {
-    t->is_damaged = true;
-    tree_damaged(t->store, t->snap, tree, &t->damage);
+    if (!t->damage)
+        t->damage = mem_alloc(sizeof *t->damage);
+    tree_damaged(t->store, t->snap, tree, t->damage);
     return MDB_CORRUPTED;
 }
 
 int tree_error(txn *t, int rc, const char *what, err *e) {
-    if (rc != MDB_CORRUPTED || !t->is_damaged)
+    if (rc != MDB_CORRUPTED || !t->damage)
         return lmdb_error(e, rc, what);
-    t->is_damaged = false;
     if (e)
-        *e = t->damage;
+        *e = *t->damage;
+    free(t->damage);
+    t->damage = NULL;
     return ERR_CORRUPT;
 }
 

@@ -75,6 +75,10 @@ static int verify_base(txn *t, uint64_t commit, err *e) {
     mdb_filehandle_t fd;
     struct stat st;
     bool moved = false;
+    if (guard_knows(&s->guard, commit)) {
+        t->base = s->guard.meta;
+        return 0;
+    }
     if (mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0)
         return err_set(e, ERR_IO, "cannot read the size of '%s/tables.mdb'", s->path);
     if (guard_begin(&s->guard, (size_t)st.st_size, commit, &t->base, &moved))
@@ -210,6 +214,7 @@ static void txn_free(txn *t) {
     arena_free(t->undo_mem);
     arena_free(t->row_mem);
     buf_free(&t->key);
+    free(t->damage);
     free(t->opened);
     free(t->dirty);
     for (uint32_t i = 0; i < t->ntrees; i++)
