@@ -335,6 +335,10 @@ int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e);
 /* Deletes all entries of the rows (index = -1) or of an index; txn_before_change and
  * txn_close_cursors must have been called. */
 int txn_empty_tree(txn *t, const table_info *info, int index, err *e);
+/* The same for the catalog or meta. */
+int txn_empty_fixed(txn *t, uint32_t tree, err *e);
+/* Must be called after a rollback, which brings emptied trees back. */
+void tree_forget_bases(txn *t);
 
 /* ---- tables (table.c, index.c) --------------------------------------------------------------- */
 

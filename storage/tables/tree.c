@@ -345,13 +345,35 @@ int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e) {
     return status;
 }
 
+/* Empties a tree. From here on this transaction reads no page that the tree had before. */
+static int empty(txn *t, uint32_t tree, txn_tree *at, MDB_dbi dbi, err *e) {
+    if (!guard_emptying(&t->store->guard, &at->base))
+        return tree_damaged(t->store, t->snap, tree, e);
+    tree_cursor_close(&at->cursor);
+    int rc = mdb_drop(t->mdb, dbi, 0);
+    if (!rc)
+        at->base.record = (page_tree){.root = NO_PAGE};
+    return lmdb_error(e, rc, "cannot empty a tree");
+}
+
+int txn_empty_fixed(txn *t, uint32_t tree, err *e) {
+    MDB_dbi dbi = 0;
+    txn_tree *at;
+    int status = find_tree(t, tree, t->format > FORMAT_WITHOUT_SUMS, SUM_WHOLE, &at, &dbi, e);
+    return status ? status : empty(t, tree, at, dbi, e);
+}
+
 int txn_empty_tree(txn *t, const table_info *info, int index, err *e) {
     uint32_t tree = index < 0 ? info->tree : info->index_trees[index];
     size_t head = index < 0 ? info->layout.slots_end : SUM_WHOLE;
     MDB_dbi dbi = 0;
     txn_tree *at;
     int status = find_tree(t, tree, info->has_sums, head, &at, &dbi, e);
-    if (!status && !guard_emptying(&t->store->guard, &at->base))
-        status = tree_damaged(t->store, t->snap, tree, e);
-    return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot empty a tree");
+    return status ? status : empty(t, tree, at, dbi, e);
+}
+
+void tree_forget_bases(txn *t) {
+    for (uint32_t i = 0; i < t->ntrees; i++)
+        if (t->trees[i])
+            t->trees[i]->base_known = t->trees[i]->base.whole = false;
 }

@@ -484,6 +484,7 @@ void txn_rollback_to(txn *t) {
         t->mdb = t->root;
         forget_handles(t, true);
     }
+    tree_forget_bases(t);
     if (t->snap != t->savepoint_snap) {
         snapshot_release(t->retired);
         t->retired = t->snap;

@@ -35,7 +35,7 @@ static int write_new(txn *t, uint32_t tree, const old_record *records, size_t n,
     for (size_t i = 0; i < n && !status; i++) {
         MDB_val key = {records[i].key.n, (void *)(uintptr_t)records[i].key.p};
         MDB_val data = {records[i].data.n, (void *)(uintptr_t)records[i].data.p};
-        status = tree_error(t, tree_replace(c, key, data), "cannot write the catalog", e);
+        status = tree_error(t, tree_put(c, key, data, 0), "cannot write the catalog", e);
     }
     return status;
 }
@@ -72,7 +72,11 @@ int catalog_upgrade(txn *t, err *e) {
     int status = read_old(t, TREE_CATALOG, a, &objects, &nobjects, e);
     if (!status)
         status = read_old(t, TREE_META, a, &meta, &nmeta, e);
-    t->format = FORMAT_VERSION; /* from here on these trees are written with checksums */
+    if (!status)
+        status = txn_empty_fixed(t, TREE_CATALOG, e);
+    if (!status)
+        status = txn_empty_fixed(t, TREE_META, e);
+    t->format = FORMAT_VERSION; /* from here on these trees have checksums */
     if (!status)
         status = write_new(t, TREE_CATALOG, objects, nobjects, e);
     if (!status)

@@ -132,6 +132,136 @@ static void test_other_format_versions_are_refused(void **state) {
     assert_int_equal(try_open(scratch("version"), false, true), 0);
 }
 
+/* Removes what version 2 added to a value; false: version 1 did not have the value at all. */
+static bool make_old_value(const char *tree, MDB_val key, MDB_val *v) {
+    const uint32_t one = 1;
+    if (!sum_payload(*v, v))
+        fail();
+    if (strcmp(tree, "meta") == 0)
+        return key.mv_size < 8 || memcmp(key.mv_data, "catalog:", 8) != 0;
+    if (strcmp(tree, "catalog") != 0)
+        return true;
+    switch (*(const char *)key.mv_data) {
+    case 'H':
+        memcpy((char *)v->mv_data + 8, &one, 4);
+        break;
+    case 'S':
+        v->mv_size = 8;
+        break;
+    case 'T':
+        v->mv_size--;
+        break;
+    }
+    return true;
+}
+
+static void make_old_tree(MDB_txn *t, const char *name) {
+    arena *a = arena_new();
+    MDB_dbi dbi;
+    MDB_cursor *c;
+    MDB_val keys[4000], values[4000], key, v;
+    size_t n = 0;
+    assert_int_equal(mdb_dbi_open(t, name, 0, &dbi), 0);
+    assert_int_equal(mdb_cursor_open(t, dbi, &c), 0);
+    for (int rc = mdb_cursor_get(c, &key, &v, MDB_FIRST); rc == 0;
+         rc = mdb_cursor_get(c, &key, &v, MDB_NEXT)) {
+        key.mv_data = arena_strndup(a, key.mv_data, key.mv_size);
+        v.mv_data = arena_strndup(a, v.mv_data, v.mv_size);
+        if (!make_old_value(name, key, &v))
+            continue;
+        assert_true(n < 4000);
+        keys[n] = key;
+        values[n++] = v;
+    }
+    mdb_cursor_close(c);
+    assert_int_equal(mdb_drop(t, dbi, 0), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(mdb_put(t, dbi, &keys[i], &values[i], 0), 0);
+    arena_free(a);
+}
+
+/* Makes a closed database as format version 1 would have written it. */
+static void make_old(const char *path) {
+    static const char *const trees[] = {"catalog", "meta", "s0", "s1"};
+    char file[600];
+    MDB_env *env;
+    MDB_txn *t;
+    snprintf(file, sizeof file, "%s/tables.mdb", path);
+    assert_int_equal(mdb_env_create(&env), 0);
+    mdb_env_set_maxdbs(env, 8);
+    assert_int_equal(mdb_env_open(env, file, MDB_NOSUBDIR, 0644), 0);
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &t), 0);
+    for (int i = 0; i < 4; i++)
+        make_old_tree(t, trees[i]);
+    assert_int_equal(mdb_txn_commit(t), 0);
+    mdb_env_close(env);
+}
+
+static double sum_of_scores(txn *t, int *rows) {
+    const int score = 2;
+    scan_spec spec = {.table = table_named(t, "people"), .columns = &score, .ncolumns = 1};
+    table_scan *scan;
+    batch b = {.mem = arena_new()};
+    double sum = 0;
+    *rows = 0;
+    OK(scan_open(t, &spec, &scan, &e));
+    do {
+        OK(scan_next(scan, &b, &e));
+        for (int i = 0; i < b.rows; i++)
+            sum += b.cols[0].r[i];
+        *rows += b.rows;
+    } while (b.rows);
+    scan_close(scan);
+    arena_free(b.mem);
+    return sum;
+}
+
+/* Its rows are read without checksums; the first write gives catalog and settings theirs, also if it
+ * is rolled back; new tables have them. */
+static void test_version_1_is_read_and_upgraded(void **state) {
+    (void)state;
+    enum { ROWS = 3000 };
+    int rows;
+    store *s = open_at(scratch("version1"));
+    txn *t = begin(s, true);
+    create_people(t);
+    for (int i = 0; i < ROWS; i++)
+        add_person(t, value_null(), "somebody", i);
+    OK(stats_analyze(t, table_named(t, "people"), NULL, &e));
+    int name = 1;
+    index_def index = {.name = STR("by_name"), .ncolumns = 1, .columns = &name};
+    OK(catalog_create_index(t, STR("people"), &index, NULL, &e));
+    OK(txn_commit(t, &e));
+    store_close(s);
+    make_old(scratch("version1"));
+    s = open_at(scratch("version1"));
+    t = begin(s, false);
+    assert_true(sum_of_scores(t, &rows) == ROWS * (ROWS - 1) / 2);
+    assert_int_equal(t->format, FORMAT_WITHOUT_SUMS);
+    txn_abort(t);
+    txn_abort(begin(s, true));
+    t = begin(s, true);
+    assert_int_equal(t->format, FORMAT_VERSION);
+    add_person(t, value_null(), "new", 1);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    s = open_at(scratch("version1"));
+    t = begin(s, true);
+    assert_true(sum_of_scores(t, &rows) == ROWS * (ROWS - 1) / 2 + 1);
+    assert_int_equal(rows, ROWS + 1);
+    assert_false(t->snap->infos[0].has_sums);
+    OK(catalog_drop_table(t, STR("people"), &e));
+    create_people(t); /* in the same trees, with checksums */
+    assert_true(t->snap->infos[0].has_sums);
+    for (int i = 0; i < 300; i++)
+        add_person(t, value_null(), "again", 2);
+    OK(txn_commit(t, &e));
+    t = begin(s, false);
+    assert_true(sum_of_scores(t, &rows) == 600);
+    txn_abort(t);
+    store_close(s);
+}
+
 /* LMDB's lock files are mapped: a hole in one is a SIGBUS on a full disk. */
 static void test_lock_files_have_no_holes(void **state) {
     (void)state;
@@ -632,6 +762,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_not_a_database),
         cmocka_unit_test(test_another_programs_lmdb_file),
         cmocka_unit_test(test_other_format_versions_are_refused),
+        cmocka_unit_test(test_version_1_is_read_and_upgraded),
         cmocka_unit_test(test_lock_files_have_no_holes),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_failed_commit_gives_back_its_room),
