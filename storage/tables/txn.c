@@ -302,6 +302,7 @@ int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
                 return err_set(e, ERR_INTERNAL,
                                "a table is being opened during this process's write transaction");
             }
+        txn_close_cursors(t);
         end_read(t);
         t->root = NULL;
         txn_free(t);
