@@ -61,6 +61,15 @@ void workmem_free(workmem *w); /* NULL is fine */
 void workmem_begin(workmem *w, int64_t files_max_bytes);
 void workmem_usage(const workmem *w, workmem_use *out);
 
+/* A limit on the heap that arenas and arrays of one owner, such as an operator, share: when it is
+ * used up, what they allocate is in unnamed temporary files of `space`. Its owner sets the first two
+ * members, and it must outlive its arenas and arrays. For one thread at a time. */
+typedef struct mem_budget {
+    workmem *space;     /* not NULL */
+    size_t limit_bytes; /* at least 1 */
+    size_t heap_bytes;  /* on the heap now */
+} mem_budget;
+
 /* A bump allocator over a list of chunks. Allocations are 16-byte aligned. */
 typedef struct arena arena;
 
@@ -71,8 +80,9 @@ arena *arena_new_in(workmem *w); /* counted in w; NULL: not counted */
  * workmem's limit is reached, arena_failed() becomes true; no signal is raised, because file space
  * is reserved by posix_fallocate. */
 arena *arena_new_spilling(size_t limit_bytes, workmem *w);
-void arena_free(arena *a);  /* NULL is fine */
-void arena_reset(arena *a); /* frees everything but one chunk of at most 1 MiB */
+arena *arena_new_sharing(mem_budget *m); /* the same, with the heap limit of a budget */
+void arena_free(arena *a);               /* NULL is fine */
+void arena_reset(arena *a);              /* frees everything but one chunk of at most 1 MiB */
 /* Never NULL: once spilling has failed, memory comes from the heap. */
 void *arena_alloc(arena *a, size_t bytes);
 void *arena_zalloc(arena *a, size_t bytes);
@@ -187,10 +197,30 @@ static inline int check_cancel(const atomic_bool *cancel, err *why) {
     return stop ? err_set(why, ERR_CANCELLED, "cancelled") : 0;
 }
 
+/* An array that grows: in its budget on the heap, else mapped from a temporary file of its own. At
+ * most a page is on the heap in any case. Unlike in an arena, growing leaves no old copy behind.
+ * Zero-initialise. */
+typedef struct mem_array {
+    mem_budget *budget;
+    void *p;      /* the items; NULL before the first resize */
+    size_t bytes; /* as passed to mem_array_resize */
+    size_t size;  /* allocated bytes */
+    int fd;       /* the temporary file, if `mapped` */
+    bool mapped;
+} mem_array;
+
+/* Makes the array `bytes` bytes long, which may move it; new bytes are undefined. On failure it
+ * stays as it was. ERR_FULL, ERR_IO. */
+int mem_array_resize(mem_array *a, mem_budget *m, size_t bytes, err *e);
+void mem_array_free(mem_array *a); /* the array is empty again */
+
 /* Sorts like qsort, but can be cancelled; not stable. On ERR_CANCELLED and ERR_FULL the items are
  * undefined. */
 int sort_array(void *items, size_t n, size_t size, int (*compare)(const void *, const void *),
                const atomic_bool *cancel, err *e);
+/* The same; the second array that merging needs is in a budget. */
+int sort_array_in(mem_budget *m, void *items, size_t n, size_t size,
+                  int (*compare)(const void *, const void *), const atomic_bool *cancel, err *e);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

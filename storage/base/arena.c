@@ -33,15 +33,14 @@ enum { CHUNK_HEADER = (sizeof(chunk) + 15) / 16 * 16 };
 struct arena {
     chunk *head;
     size_t bytes;         /* allocated since the last reset */
-    size_t heap_bytes;    /* sizes of the heap chunks, without headers */
     size_t spilled_bytes; /* allocated in the temporary file since the last reset */
-    size_t limit_bytes;   /* heap bytes from which on the arena spills; 0: never */
+    mem_budget own;       /* of an arena that shares none; limit_bytes is 0 if it never spills */
+    mem_budget *budget;   /* counts the heap chunks, without headers */
     size_t step;          /* the next ordinary heap chunk has twice this size */
     int spill_fd;         /* the temporary file; -1: none */
     off_t spill_end;      /* size of the temporary file in bytes */
     bool failed;
     int reason;         /* why the file could not grow: errno or WORKMEM_LIMIT */
-    workmem *space;     /* NULL: not counted */
     workmem *own_space; /* made by the arena itself, or NULL */
 };
 
@@ -92,7 +91,8 @@ void *mem_try_alloc(size_t bytes) {
 arena *arena_new_in(workmem *w) {
     arena *a = mem_zalloc(sizeof *a);
     a->spill_fd = -1;
-    a->space = w;
+    a->own.space = w;
+    a->budget = &a->own;
     return a;
 }
 
@@ -104,7 +104,13 @@ arena *arena_new_spilling(size_t limit_bytes, workmem *w) {
     workmem *own = w ? NULL : workmem_new(NULL, -1);
     arena *a = arena_new_in(w ? w : own);
     a->own_space = own;
-    a->limit_bytes = limit_bytes ? limit_bytes : 1;
+    a->own.limit_bytes = limit_bytes ? limit_bytes : 1;
+    return a;
+}
+
+arena *arena_new_sharing(mem_budget *m) {
+    arena *a = arena_new();
+    a->budget = m;
     return a;
 }
 
@@ -113,8 +119,8 @@ static void chunk_free(arena *a, chunk *c) {
         munmap(c, c->size + CHUNK_HEADER);
         return;
     }
-    workmem_heap(a->space, 0, c->size + CHUNK_HEADER);
-    a->heap_bytes -= c->size;
+    workmem_heap(a->budget->space, 0, c->size + CHUNK_HEADER);
+    a->budget->heap_bytes -= c->size;
     free(c);
 }
 
@@ -122,7 +128,7 @@ static void spill_close(arena *a) {
     if (a->spill_fd < 0)
         return;
     close(a->spill_fd);
-    workmem_shrink(a->space, (size_t)a->spill_end);
+    workmem_shrink(a->budget->space, (size_t)a->spill_end);
     a->spill_fd = -1;
     a->spill_end = 0;
 }
@@ -165,7 +171,7 @@ void arena_reset(arena *a) {
 
 static bool spill_open(arena *a) {
     if (a->spill_fd < 0)
-        a->spill_fd = workmem_file(a->space);
+        a->spill_fd = workmem_file(a->budget->space);
     return a->spill_fd >= 0;
 }
 
@@ -178,8 +184,8 @@ static chunk *chunk_spill(arena *a, size_t payload) {
         a->reason = errno;
         return NULL;
     }
-    size_t whole = workmem_extend(a->space, a->spill_fd, a->spill_end, BASE_MAX(wanted, least),
-                                  least, &a->reason);
+    size_t whole = workmem_extend(a->budget->space, a->spill_fd, a->spill_end,
+                                  BASE_MAX(wanted, least), least, &a->reason);
     if (whole == 0)
         return NULL;
     off_t at = a->spill_end;
@@ -202,14 +208,15 @@ static chunk *chunk_heap(arena *a, size_t bytes) {
     size_t size = BASE_MIN(BASE_MAX(a->step * 2, (size_t)CHUNK_FIRST), (size_t)CHUNK_MAX);
     bool own = bytes > size / 2;
     a->step = size;
-    if (a->limit_bytes && a->heap_bytes < a->limit_bytes)
-        size = BASE_MIN(size, a->limit_bytes - a->heap_bytes);
+    const mem_budget *m = a->budget;
+    if (m->limit_bytes && m->heap_bytes < m->limit_bytes)
+        size = BASE_MIN(size, m->limit_bytes - m->heap_bytes);
     if (own || size < bytes)
         size = bytes;
     chunk *c = mem_alloc(size + CHUNK_HEADER);
     *c = (chunk){.size = size};
-    a->heap_bytes += size;
-    workmem_heap(a->space, size + CHUNK_HEADER, 0);
+    a->budget->heap_bytes += size;
+    workmem_heap(a->budget->space, size + CHUNK_HEADER, 0);
     chunk **at = own && a->head ? &a->head->next : &a->head;
     c->next = *at;
     *at = c;
@@ -217,10 +224,10 @@ static chunk *chunk_heap(arena *a, size_t bytes) {
 }
 
 static chunk *chunk_new(arena *a, size_t bytes) {
-    chunk *c = NULL;
-    if (a->limit_bytes == 0 || a->failed || a->heap_bytes + bytes <= a->limit_bytes)
+    const mem_budget *m = a->budget;
+    if (m->limit_bytes == 0 || a->failed || m->heap_bytes + bytes <= m->limit_bytes)
         return chunk_heap(a, bytes);
-    c = chunk_spill(a, bytes);
+    chunk *c = chunk_spill(a, bytes);
     if (!c) {
         a->failed = true;
         return chunk_heap(a, bytes);
@@ -255,7 +262,7 @@ bool arena_failed(const arena *a) {
 }
 
 int arena_full_error(const arena *a, err *e) {
-    return a->failed ? workmem_error(a->space, a->reason, e) : 0;
+    return a->failed ? workmem_error(a->budget->space, a->reason, e) : 0;
 }
 
 size_t arena_bytes(const arena *a) {

@@ -1,60 +1,73 @@
 /*
- * merge_sort.c - sort_array: qsort of runs, then merges, checking for cancellation.
+ * merge_sort.c - sort_array: a merge sort that checks for cancellation.
+ *
+ * Halves are sorted one after the other, so that each part that fits into a cache, or into memory if
+ * the array is mapped from a file, is sorted completely before the next one is read. Merging needs
+ * room for half of the items.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "storage/base.h"
 
-enum { RUN = 4096 };
+enum { RUN = 4096 }; /* up to so many items are sorted by qsort */
 
 typedef int compare_fn(const void *, const void *);
 
-/* Merges a[0 .. na-1] and b[0 .. nb-1] into out; of equal items, those of `a` come first. */
-static int merge(const char *a, size_t na, const char *b, size_t nb, size_t size, char *out,
-                 compare_fn *compare, const atomic_bool *cancel, err *e) {
+typedef struct sorting {
+    size_t size; /* of an item */
+    compare_fn *compare;
+    char *spare;
+    const atomic_bool *cancel;
+} sorting;
+
+/* Merges the sorted items[0 .. na-1] and items[na .. n-1]. */
+static int merge(const sorting *s, char *items, size_t na, size_t n, err *e) {
+    size_t size = s->size;
+    const char *a = s->spare, *a_end = a + na * size, *b = items + na * size,
+               *b_end = items + n * size;
     int status = 0;
-    while (na && nb && (status = check_cancel(cancel, e)) == 0) {
-        bool right = compare(b, a) < 0;
-        memcpy(out, right ? b : a, size);
-        out += size;
+    if (s->compare(b, b - size) >= 0)
+        return 0; /* in order already */
+    memcpy(s->spare, items, na * size);
+    while (a < a_end && b < b_end && (status = check_cancel(s->cancel, e)) == 0) {
+        bool right = s->compare(b, a) < 0;
+        memcpy(items, right ? b : a, size);
+        items += size;
         *(right ? &b : &a) += size;
-        *(right ? &nb : &na) -= 1;
     }
-    memcpy(out, na ? a : b, (na ? na : nb) * size);
+    memcpy(items, a, (size_t)(a_end - a)); /* what is left of b is in its place */
     return status;
 }
 
-static int merge_runs(char *from, char *to, size_t n, size_t size, compare_fn *compare,
-                      const atomic_bool *cancel, err *e) {
-    char *items = from;
-    int status = 0;
-    for (size_t width = RUN; width < n && !status; width *= 2) {
-        for (size_t at = 0; at < n && !status; at += 2 * width) {
-            size_t na = BASE_MIN(width, n - at), nb = BASE_MIN(width, n - at - na);
-            const char *a = from + at * size;
-            status = merge(a, na, a + na * size, nb, size, to + at * size, compare, cancel, e);
-        }
-        char *other = from;
-        from = to;
-        to = other;
-    }
-    if (from != items && !status)
-        memcpy(items, from, n * size);
-    return status;
+static int sort_part(const sorting *s, char *items, size_t n, err *e) {
+    int status = check_cancel(s->cancel, e);
+    if (n <= RUN && status == 0)
+        qsort(items, n, s->size, s->compare);
+    if (n <= RUN || status)
+        return status;
+    status = sort_part(s, items, n / 2, e);
+    if (status == 0)
+        status = sort_part(s, items + n / 2 * s->size, n - n / 2, e);
+    return status ? status : merge(s, items, n / 2, n, e);
 }
 
 int sort_array(void *items, size_t n, size_t size, compare_fn *compare, const atomic_bool *cancel,
                err *e) {
-    int status = 0;
-    for (size_t at = 0; at < n && (status = check_cancel(cancel, e)) == 0; at += RUN)
-        qsort((char *)items + at * size, BASE_MIN((size_t)RUN, n - at), size, compare);
-    if (status || n <= RUN)
-        return status;
-    char *spare = mem_try_alloc(n * size);
-    if (!spare)
+    sorting s = {size, compare, n > RUN ? mem_try_alloc(n / 2 * size) : NULL, cancel};
+    if (n > RUN && !s.spare)
         return err_set(e, ERR_FULL, "not enough memory to sort %zu entries", n);
-    status = merge_runs(items, spare, n, size, compare, cancel, e);
-    free(spare);
+    int status = sort_part(&s, items, n, e);
+    free(s.spare);
+    return status;
+}
+
+int sort_array_in(mem_budget *m, void *items, size_t n, size_t size, compare_fn *compare,
+                  const atomic_bool *cancel, err *e) {
+    mem_array spare = {0};
+    int status = n > RUN ? mem_array_resize(&spare, m, n / 2 * size, e) : 0;
+    if (status == 0)
+        status = sort_part(&(sorting){size, compare, spare.p, cancel}, items, n, e);
+    mem_array_free(&spare);
     return status;
 }

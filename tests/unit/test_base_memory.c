@@ -105,6 +105,65 @@ static void test_arena_survives_a_spill_that_fails(void **state) {
     workmem_free(w);
 }
 
+/* Arrays and arenas of a budget have its heap together; an array that grows keeps its items. */
+static void test_a_budget_is_shared(void **state) {
+    (void)state;
+    enum { LIMIT = 1 << 20, SLACK = 4096 };
+    workmem *w = workmem_new(scratch_dir, -1);
+    mem_budget m = {.space = w, .limit_bytes = LIMIT};
+    arena *a = arena_new_sharing(&m);
+    mem_array one = {0}, other = {0};
+    uint32_t *items;
+    memset(arena_alloc(a, LIMIT / 2), 1, LIMIT / 2);
+    for (size_t n = 0; n < (size_t)1 << 20;) {
+        size_t more = n ? n * 2 : 64;
+        assert_int_equal(mem_array_resize(&one, &m, more * sizeof *items, &e), 0);
+        for (items = one.p; n < more; n++)
+            items[n] = (uint32_t)n;
+        assert_true(used(w).heap_bytes <= LIMIT + SLACK);
+        assert_int_equal(one.mapped, more * sizeof *items > LIMIT / 2);
+    }
+    for (size_t n = 0; n < (size_t)1 << 20; n++)
+        assert_int_equal(items[n], n);
+    assert_int_equal(mem_array_resize(&other, &m, LIMIT / 4, &e), 0);
+    assert_false(other.mapped);
+    memset(arena_alloc(a, LIMIT / 2), 1, LIMIT / 2);
+    assert_int_equal(arena_spilled_bytes(a), LIMIT / 2);
+    assert_true(used(w).heap_peak_bytes <= LIMIT + SLACK);
+    mem_array_free(&one);
+    mem_array_free(&other);
+    arena_free(a);
+    assert_int_equal(m.heap_bytes, 0);
+    assert_int_equal(used(w).heap_bytes + used(w).file_bytes, 0);
+    workmem_free(w);
+}
+
+/* An array that cannot grow stays as it was. */
+static void test_an_array_meets_the_limit_of_files(void **state) {
+    (void)state;
+    enum { FILES = 1 << 20 };
+    workmem *w = workmem_new(scratch_dir, FILES);
+    mem_budget m = {.space = w, .limit_bytes = 1};
+    mem_array a = {0};
+    assert_int_equal(mem_array_resize(&a, &m, 100, &e), 0);
+    memset(a.p, 'a', 100);
+    assert_int_equal(mem_array_resize(&a, &m, FILES + 1, &e), ERR_FULL);
+    assert_false(a.mapped);
+    assert_int_equal(mem_array_resize(&a, &m, FILES, &e), 0);
+    assert_int_equal(((const char *)a.p)[99], 'a');
+    assert_int_equal(mem_array_resize(&a, &m, FILES + 1, &e), ERR_FULL);
+    assert_int_equal(((const char *)a.p)[99], 'a');
+    assert_int_equal(a.bytes, FILES);
+    mem_array_free(&a);
+    assert_int_equal(used(w).heap_bytes + used(w).file_bytes, 0);
+    workmem_free(w);
+    w = workmem_new(scratch("no-such-directory"), -1);
+    m.space = w;
+    assert_int_equal(mem_array_resize(&a, &m, FILES, &e), ERR_IO);
+    mem_array_free(&a);
+    workmem_free(w);
+}
+
 /* All files of a workmem count together, and what is given back may be taken again. */
 static void test_temporary_files_have_a_limit(void **state) {
     (void)state;
@@ -345,6 +404,8 @@ int main(void) {
         cmocka_unit_test(test_arena_spills),
         cmocka_unit_test(test_an_arena_stays_within_its_limit),
         cmocka_unit_test(test_arena_survives_a_spill_that_fails),
+        cmocka_unit_test(test_a_budget_is_shared),
+        cmocka_unit_test(test_an_array_meets_the_limit_of_files),
         cmocka_unit_test(test_temporary_files_have_a_limit),
         cmocka_unit_test(test_a_full_disk_is_an_error),
         cmocka_unit_test(test_errors_chain),
