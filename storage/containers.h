@@ -136,9 +136,6 @@ void hash_index_free(hash_index *x);  /* frees slots on the heap; the index is e
 
 /* Makes room for `items` items in all, the present ones included. */
 void hash_index_reserve(hash_index *x, uint32_t items);
-/* Like hash_index_reserve, on the heap, for indexes whose size depends on the user's data. false:
- * the system refuses the memory, or there would be more than HASH_INDEX_MAX items. */
-bool hash_index_try_reserve(hash_index *x, uint32_t items);
 
 /* For an index whose slots the caller allocates. If hash_index_slots_for(x, items) returns n > 0,
  * the caller calls hash_index_move with n new slots before adding items, and then frees the old

@@ -109,7 +109,7 @@ static int semi_join(op *o, err *e) {
     column *keys = ARENA_ARRAY(o->mem, column, n);
     uint32_t *entries = ARENA_ARRAY(o->mem, uint32_t, BATCH_ROWS);
     int64_t *found = ARENA_ARRAY(o->mem, int64_t, BATCH_ROWS);
-    hash_table *table = hash_table_new(o->ctx, types, n);
+    hash_table *table = hash_table_new(&o->memory, types, n);
     status = read_partners(o, table, keys, entries, &any, e);
     if (status == 0 && !any)
         status = drop_unmatched(o, table, keys, found, e);
@@ -195,7 +195,7 @@ static int sort_keys(op *o, rowset *keys, err *e) {
     llm_state *s = o->state;
     const plan_demand *d = demand_of(o);
     int64_t n = rowset_rows(s->rows);
-    uint32_t *rows;
+    mem_array rows = {0};
     int status = read_order(o, keys, e);
     if (status && is_row_error(e)) {
         err_clear(e);
@@ -204,12 +204,12 @@ static int sort_keys(op *o, rowset *keys, err *e) {
         return 0;
     }
     if (status == 0)
-        status = sort_rows(o->ctx, keys, d->top_n.order, d->top_n.norder, &rows, e);
+        status = sort_rows(o->ctx, &o->memory, keys, d->top_n.order, d->top_n.norder, &rows, e);
     if (status)
         return status;
-    s->demand.in_order = arena_alloc(s->mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
-    memcpy(s->demand.in_order, rows, sizeof *rows * (size_t)n);
-    free(rows);
+    s->demand.in_order = arena_alloc(s->mem, sizeof(uint32_t) * (size_t)BASE_MAX(n, 1));
+    memcpy(s->demand.in_order, rows.p, sizeof(uint32_t) * (size_t)n);
+    mem_array_free(&rows);
     if (d->top_n.with_ties)
         find_ties(o, keys);
     return 0;
@@ -223,7 +223,7 @@ static int find_order(op *o, err *e) {
     value_type *types = ARENA_ARRAY(o->mem, value_type, n);
     for (int k = 0; k < n; k++)
         types[k] = d->top_n.order[k].value->type;
-    rowset *keys = rowset_new(o->ctx, types, n);
+    rowset *keys = rowset_new_in(&o->memory, types, n);
     int status = sort_keys(o, keys, e);
     rowset_free(keys);
     return status;
@@ -241,7 +241,7 @@ int llm_demand_prepare(op *o, err *e) {
         value_type *types = ARENA_ARRAY(o->mem, value_type, d->top_n.nkeys);
         for (int k = 0; k < d->top_n.nkeys; k++)
             types[k] = d->top_n.keys[k]->type;
-        hash_table *table = hash_table_new(o->ctx, types, d->top_n.nkeys);
+        hash_table *table = hash_table_new(&o->memory, types, d->top_n.nkeys);
         status = find_groups(o, table, e);
         hash_table_free(table);
     }

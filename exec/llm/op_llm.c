@@ -85,7 +85,7 @@ static int prepare(op *o, err *e) {
     llm_state *s = o->state;
     s->started_s = clock_seconds();
     llm_publish(o, "reading");
-    int status = op_rows(o->left, &s->rows, &s->own_rows, e);
+    int status = op_rows(o->left, &o->memory, &s->rows, &s->own_rows, e);
     llm_publish(o, "ordering");
     if (status == 0) {
         s->dropped = ARENA_ARRAY(s->mem, uint8_t, rowset_rows(s->rows) + 1);

@@ -10,7 +10,6 @@
  * (Neumaier).
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agg_int.h"
@@ -21,10 +20,13 @@
 
 struct agg {
     const exec_ctx *ctx;
+    mem_budget *memory;
     const plan_agg *plan;
     value_type arg_type;
     agg_cell *cells;
     uint32_t ncells;      /* allocated length of `cells` */
+    mem_array cells_in;   /* memory of `cells` */
+    arena *texts;         /* agg_cell.text.p of all cells; NULL until there is one (may spill) */
     hash_table *distinct; /* DISTINCT: the (group, value) pairs so far; else NULL */
     int *new_rows;        /* scratch of choose_rows */
     int *rows;            /* numbers of the rows of the current batch to aggregate */
@@ -45,19 +47,20 @@ static void keep_new(agg *a) {
         types[k + 1] = a->plan->keys[k].value->type;
     }
     types[n + 1] = a->arg_type;
-    a->kept = rowset_new(a->ctx, types, n + 2);
+    a->kept = rowset_new_in(a->memory, types, n + 2);
 }
 
-agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
+agg *agg_new(const exec_ctx *ctx, mem_budget *memory, const plan_agg *what, arena *mem) {
     agg *a = ARENA_NEW(mem, agg);
     a->ctx = ctx;
+    a->memory = memory;
     a->plan = what;
     a->mem = mem;
     a->arg_type = what->arg ? what->arg->type : TYPE_NULL;
     a->rows = ARENA_ARRAY(mem, int, BATCH_ROWS);
     if (what->distinct && what->arg) {
         value_type types[2] = {TYPE_INTEGER, what->arg->type};
-        a->distinct = hash_table_new(ctx, types, 2);
+        a->distinct = hash_table_new(memory, types, 2);
         a->new_rows = ARENA_ARRAY(mem, int, BATCH_ROWS);
     }
     if (what->nkeys)
@@ -76,36 +79,42 @@ void agg_free(agg *a) {
         return;
     hash_table_free(a->distinct);
     rowset_free(a->kept);
-    for (uint32_t k = 0; keeps_text(a) && k < a->ncells; k++)
-        free(a->cells[k].text.p);
-    free(a->cells);
+    arena_free(a->texts);
+    mem_array_free(&a->cells_in);
 }
 
 static int make_cells(agg *a, uint32_t ngroups, err *e) {
     if (ngroups <= a->ncells)
         return 0;
     uint32_t room = BASE_MAX(ngroups, a->ncells * 2);
-    agg_cell *cells = realloc(a->cells, sizeof *cells * room);
-    if (!cells)
-        return err_set(e, ERR_FULL, "not enough memory for %u groups", ngroups);
-    memset(cells + a->ncells, 0, sizeof *cells * (room - a->ncells));
-    a->cells = cells;
+    int status = mem_array_resize(&a->cells_in, a->memory, sizeof *a->cells * room, e);
+    if (status)
+        return status;
+    a->cells = a->cells_in.p;
+    memset(a->cells + a->ncells, 0, sizeof *a->cells * (room - a->ncells));
     a->ncells = room;
     return 0;
 }
 
+/* Returns the error of a file that `texts` could not grow. */
+static int texts_full_error(const agg *a, err *e) {
+    return a->texts ? arena_full_error(a->texts, e) : 0;
+}
+
 /* ---- adding values --------------------------------------------------------------------------- */
 
-static void cell_append_text(agg_cell *c, str s) {
-    ARRAY_RESERVE(c->text.p, c->text.n + s.n, c->text.cap);
+static void cell_append_text(agg *a, agg_cell *c, str s) {
+    if (!a->texts)
+        a->texts = arena_new_sharing(a->memory);
+    ARENA_RESERVE(a->texts, c->text.p, c->text.n + s.n, c->text.cap);
     if (s.n)
         memcpy(c->text.p + c->text.n, s.p, s.n);
     c->text.n += s.n;
 }
 
-static void cell_set_text(agg_cell *c, str s) {
+static void cell_set_text(agg *a, agg_cell *c, str s) {
     c->text.n = 0;
-    cell_append_text(c, s);
+    cell_append_text(a, c, s);
 }
 
 static void add_counts(agg *a, const uint32_t *groups, int count) {
@@ -137,14 +146,14 @@ static void add_spread(agg *a, const column *c, const uint32_t *groups, int coun
 static void add_values(agg *a, const column *c, const uint32_t *groups, int count) {
     for (int k = 0; k < count; k++) {
         agg_cell *cell = &a->cells[groups[a->rows[k]]];
-        cell_append_text(cell, (str){(const char *)&c->r[a->rows[k]], sizeof(double)});
+        cell_append_text(a, cell, (str){(const char *)&c->r[a->rows[k]], sizeof(double)});
         cell->count++;
     }
 }
 
-static void cell_keep(const agg *a, agg_cell *cell, const column *c, int row) {
+static void cell_keep(agg *a, agg_cell *cell, const column *c, int row) {
     if (type_is_text(a->arg_type))
-        cell_set_text(cell, c->s[row]);
+        cell_set_text(a, cell, c->s[row]);
     else
         cell->i = c->i[row]; /* copies the 64 bits of a REAL */
 }
@@ -182,10 +191,10 @@ static void add_first(agg *a, const column *c, const uint32_t *groups, int count
     }
 }
 
-static void join_text(const agg *a, agg_cell *cell, str s) {
+static void join_text(agg *a, agg_cell *cell, str s) {
     if (cell->count++)
-        cell_append_text(cell, a->separator);
-    cell_append_text(cell, s);
+        cell_append_text(a, cell, a->separator);
+    cell_append_text(a, cell, s);
 }
 
 static int add_texts(agg *a, const column *c, const uint32_t *groups, int count, arena *pass,
@@ -226,19 +235,20 @@ static int keep_texts(agg *a, const batch *in, const column *c, const uint32_t *
 
 static int join_kept(agg *a, err *e) {
     int n = a->plan->nkeys;
-    uint32_t *order;
-    int status = sort_rows(a->ctx, a->kept, a->by, n + 1, &order, e);
+    mem_array sorted = {0};
+    int status = sort_rows(a->ctx, a->memory, a->kept, a->by, n + 1, &sorted, e);
     if (status)
         return status;
+    const uint32_t *order = sorted.p;
     for (int64_t k = 0; k < rowset_rows(a->kept); k++) {
         const batch *rows = rowset_batch(a->kept, (int)(order[k] / BATCH_ROWS));
         uint32_t row = order[k] % BATCH_ROWS;
         join_text(a, &a->cells[rows->cols[0].i[row]], rows->cols[n + 1].s[row]);
     }
-    free(order);
+    mem_array_free(&sorted);
     rowset_free(a->kept);
     a->kept = NULL;
-    return 0;
+    return texts_full_error(a, e);
 }
 
 /* Sets a->rows to the rows where FILTER is true. */
@@ -334,7 +344,7 @@ int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, a
             status = a->kept ? keep_texts(a, in, &arg, groups, count, pass, e)
                              : add_texts(a, &arg, groups, count, pass, e);
     }
-    return status;
+    return status ? status : texts_full_error(a, e);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -362,10 +372,12 @@ static int compare_reals(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static value median_of(const agg_cell *c) {
+static int median_of(const agg *a, const agg_cell *c, value *out, err *e) {
     double *x = (double *)(void *)c->text.p;
-    qsort(x, (size_t)c->count, sizeof *x, compare_reals);
-    return agg_median(x, c->count);
+    int status =
+        sort_array_in(a->memory, x, (size_t)c->count, sizeof *x, compare_reals, a->ctx->cancel, e);
+    *out = agg_median(x, c->count);
+    return status;
 }
 
 static int spread_value(const agg_cell *c, value *out, err *e) {
@@ -396,7 +408,7 @@ static int cell_value(const agg *a, const agg_cell *c, value *out, err *e) {
     if (status || out->type != TYPE_NULL || c->count <= 0 || kind == AGG_STDDEV)
         return status;
     if (kind == AGG_MEDIAN) {
-        *out = median_of(c);
+        return median_of(a, c, out, e);
     } else if (keeps_text(a)) {
         value_type t = kind == AGG_GROUP_CONCAT ? TYPE_TEXT : a->arg_type;
         *out = (value){.type = t, .s = {c->text.n ? c->text.p : "", c->text.n}};

@@ -59,7 +59,8 @@ static inline value agg_median(const double *x, int64_t n) {
  * value and STDDEV of fewer than two values are NULL. */
 int agg_cell_number(agg_kind kind, value_type arg_type, const agg_cell *c, value *out, err *e);
 
-agg *agg_new(const exec_ctx *ctx, const plan_agg *plan, arena *mem);
+/* `memory` is of what grows with the rows, `mem` of the rest. */
+agg *agg_new(const exec_ctx *ctx, mem_budget *memory, const plan_agg *plan, arena *mem);
 void agg_free(agg *a); /* NULL is fine */
 /* Adds the rows of `in`; groups[k] < ngroups is row k's group. `pass` provides scratch memory. */
 int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass, err *e);

@@ -19,10 +19,11 @@
 #include "rows/row_sort_int.h"
 
 typedef struct range_rows {
-    int nvalues;      /* number of values: the equality columns and the range's expression */
-    sort_key *upward; /* sorts ascending by all of these values */
-    rowset *values;   /* the values of each right row */
-    uint32_t *order;
+    int nvalues;        /* number of values: the equality columns and the range's expression */
+    sort_key *upward;   /* sorts ascending by all of these values */
+    rowset *values;     /* the values of each right row */
+    mem_array order_in; /* memory of `order` */
+    const uint32_t *order;
     int64_t count; /* right rows without a NULL among these values */
     int64_t low[BATCH_ROWS], high[BATCH_ROWS];
 } range_rows;
@@ -33,7 +34,8 @@ struct join_ranges {
     int64_t nright; /* number of right rows */
     bool bounded;   /* low and high are set for the current left batch */
     range_rows **ranges;
-    uint32_t *list; /* result of join_ranges_list; has room for all right rows */
+    mem_array list_in; /* memory of `list` */
+    uint32_t *list;    /* result of join_ranges_list; has room for all right rows */
 };
 
 /* ---- the right input ------------------------------------------------------------------------- */
@@ -66,7 +68,7 @@ static int read_values(join_ranges *j, const rowset *right, int number, bool *kn
         values[i] = i < p->nsame ? p->same_right[i] : p->right;
         types[i] = values[i]->type;
     }
-    g->values = rowset_new(o->ctx, types, n);
+    g->values = rowset_new_in(&o->memory, types, n);
     for (int b = 0; b < rowset_batches(right); b++) {
         err computing = {0};
         arena_reset(o->pass);
@@ -80,7 +82,9 @@ static int read_values(join_ranges *j, const rowset *right, int number, bool *kn
             return status;
     }
     *known = true;
-    return sort_rows(o->ctx, g->values, g->upward, n, &g->order, e);
+    int status = sort_rows(o->ctx, &o->memory, g->values, g->upward, n, &g->order_in, e);
+    g->order = g->order_in.p;
+    return status;
 }
 
 int join_ranges_new(op *o, const rowset *right, join_ranges **out, err *e) {
@@ -101,19 +105,18 @@ int join_ranges_new(op *o, const rowset *right, join_ranges **out, err *e) {
         j->n = 0;
         return status;
     }
-    j->list = mem_try_alloc(sizeof *j->list * (size_t)j->nright);
-    return j->list
-               ? 0
-               : err_set(e, ERR_FULL, "not enough memory to join %lld rows", (long long)j->nright);
+    status = mem_array_resize(&j->list_in, &o->memory, sizeof *j->list * (size_t)j->nright, e);
+    j->list = j->list_in.p;
+    return status;
 }
 
 void join_ranges_free(join_ranges *j) {
     for (int i = 0; j && i < j->o->node->join.nranges; i++) {
         rowset_free(j->ranges[i]->values);
-        free(j->ranges[i]->order);
+        mem_array_free(&j->ranges[i]->order_in);
     }
     if (j)
-        free(j->list);
+        mem_array_free(&j->list_in);
 }
 
 /* ---- a left batch ---------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "op_scan_int.h"
 
 static int read_right(op *o, join_pairs *p, err *e) {
-    return op_rows(o->right, &p->right, &p->own_right, e);
+    return op_rows(o->right, &o->memory, &p->right, &p->own_right, e);
 }
 
 /* ---- index join ------------------------------------------------------------------------------ */
@@ -69,7 +69,7 @@ static int read_left_by_keys(op *o, join_pairs *p, err *e) {
  * the whole table. */
 static int keep_left(op *o, join_pairs *p, uint64_t all, err *e) {
     int status = 0;
-    p->kept.rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+    p->kept.rows = rowset_new_in(&o->memory, o->node->left->types, o->node->left->ncols);
     while (status == 0 && plan_keys_pay((double)rowset_rows(p->kept.rows), 0, (double)all)) {
         batch *in;
         if ((status = op_next(o->left, &in, e)) != 0)

@@ -43,10 +43,10 @@ int op_drain(op *o, rowset *into, err *e) {
     return status;
 }
 
-int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
+int op_rows(op *o, mem_budget *memory, const rowset **rows, rowset **own, err *e) {
     *own = NULL;
     if (!o->class->rows) {
-        *rows = *own = rowset_new(o->ctx, o->node->types, o->node->ncols);
+        *rows = *own = rowset_new_in(memory, o->node->types, o->node->ncols);
         return op_drain(o, *own, e);
     }
     double start = clock_if_measured(o);

@@ -28,6 +28,8 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
     o->class = ready ? &op_rowset : ctx->classes[node->kind];
     o->node = node;
     o->ctx = ctx;
+    o->memory.space = ctx->space;
+    o->memory.limit_bytes = (size_t)BASE_MAX(ctx->settings->work_memory, 1);
     o->mem = ctx->mem;
     o->pass = arena_new();
     o->state = arena_zalloc(o->mem, o->class->state_bytes);

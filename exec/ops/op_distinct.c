@@ -13,7 +13,7 @@ typedef struct distinct_state {
 static int distinct_open(op *o, err *e) {
     (void)e;
     op_init_out(o);
-    ((distinct_state *)o->state)->seen = hash_table_new(o->ctx, o->node->types, o->node->ncols);
+    ((distinct_state *)o->state)->seen = hash_table_new(&o->memory, o->node->types, o->node->ncols);
     return 0;
 }
 

@@ -23,10 +23,10 @@ static int group_open(op *o, err *e) {
     int nkeys = o->node->group.nkeys, naggs = o->node->group.naggs;
     op_init_out(o);
     s->keys = ARENA_ARRAY(o->mem, column, BASE_MAX(nkeys, 1));
-    s->groups = hash_table_new(o->ctx, o->node->types, nkeys);
+    s->groups = hash_table_new(&o->memory, o->node->types, nkeys);
     s->aggs = ARENA_ARRAY(o->mem, agg *, BASE_MAX(naggs, 1));
     for (int k = 0; k < naggs; k++)
-        s->aggs[k] = agg_new(o->ctx, &o->node->group.aggs[k], o->mem);
+        s->aggs[k] = agg_new(o->ctx, &o->memory, &o->node->group.aggs[k], o->mem);
     return 0;
 }
 

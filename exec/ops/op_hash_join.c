@@ -9,9 +9,6 @@
  * IN (mark_null) is NULL if no row matched but a comparison with a NULL key might have been true;
  * rows with NULL keys are compared one by one.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "join_pairs_int.h"
 #include "rows/cells_int.h"
 #include "rows/hash_table_int.h"
@@ -28,7 +25,8 @@ typedef struct hash_join_state {
     int64_t *next;      /* [right row] the next row of its chain; -1: none */
     rowset *right_keys; /* the keys of every right row; NULL if the mark cannot be NULL */
     int64_t *null_rows; /* right rows with a NULL key; NULL if the mark cannot be NULL */
-    int64_t nnull;      /* number of null_rows */
+    mem_array chains_in, next_in, null_rows_in; /* memory of these arrays */
+    int64_t nnull;                              /* number of null_rows */
     column *left_keys;
     uint32_t entries[BATCH_ROWS];
     int64_t found[BATCH_ROWS];     /* [left row] its entry in `table`, or -1 */
@@ -43,16 +41,17 @@ static bool mark_can_be_null(const op *o) {
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static int make_chains(hash_join_state *s, err *e) {
+static int make_chains(op *o, err *e) {
+    hash_join_state *s = o->state;
     size_t n = hash_table_count(s->table), room = BASE_MAX(n, s->nchains * 2);
     if (n <= s->nchains)
         return 0;
-    row_chain *chains = realloc(s->chains, sizeof *chains * room);
-    if (!chains)
-        return err_set(e, ERR_FULL, "not enough memory for a join with %zu distinct keys", n);
+    int status = mem_array_resize(&s->chains_in, &o->memory, sizeof *s->chains * room, e);
+    if (status)
+        return status;
+    s->chains = s->chains_in.p;
     for (size_t k = s->nchains; k < room; k++)
-        chains[k] = (row_chain){-1, -1};
-    s->chains = chains;
+        s->chains[k] = (row_chain){-1, -1};
     s->nchains = room;
     return 0;
 }
@@ -64,7 +63,7 @@ static int build_batch(op *o, const batch *b, int64_t start, column *keys, err *
     if (status == 0)
         status = hash_table_add(s->table, keys, b->rows, s->entries, e);
     if (status == 0)
-        status = make_chains(s, e);
+        status = make_chains(o, e);
     if (status)
         return status;
     for (int k = 0; k < b->rows; k++) {
@@ -96,16 +95,15 @@ static int join_build(op *o, err *e) {
     for (int k = 0; k < nkeys; k++)
         types[k] = o->node->join.right_keys[k]->type;
     s->left_keys = ARENA_ARRAY(o->mem, column, nkeys);
-    s->table = hash_table_new(o->ctx, types, nkeys);
-    size_t rows = (size_t)rowset_rows(s->pairs.right);
-    int status = 0;
-    s->next = mem_try_alloc(sizeof *s->next * rows);
-    if (mark_can_be_null(o)) {
-        s->right_keys = rowset_new(o->ctx, types, nkeys);
-        s->null_rows = mem_try_alloc(sizeof *s->null_rows * rows);
+    s->table = hash_table_new(&o->memory, types, nkeys);
+    size_t bytes = sizeof *s->next * (size_t)rowset_rows(s->pairs.right);
+    int status = mem_array_resize(&s->next_in, &o->memory, bytes, e);
+    if (mark_can_be_null(o) && status == 0) {
+        s->right_keys = rowset_new_in(&o->memory, types, nkeys);
+        status = mem_array_resize(&s->null_rows_in, &o->memory, bytes, e);
     }
-    if (!s->next || (mark_can_be_null(o) && !s->null_rows))
-        return err_set(e, ERR_FULL, "not enough memory to join %zu rows", rows);
+    s->next = s->next_in.p;
+    s->null_rows = s->null_rows_in.p;
     for (int b = 0; b < rowset_batches(s->pairs.right) && status == 0; b++) {
         arena_reset(o->pass);
         status = build_batch(o, rowset_batch(s->pairs.right, b), (int64_t)b * BATCH_ROWS, keys, e);
@@ -237,9 +235,9 @@ static void hash_join_close(op *o) {
     rowset_free(s->pairs.kept.rows);
     rowset_free(s->pairs.own_right);
     rowset_free(s->right_keys);
-    free(s->chains);
-    free(s->next);
-    free(s->null_rows);
+    mem_array_free(&s->chains_in);
+    mem_array_free(&s->next_in);
+    mem_array_free(&s->null_rows_in);
 }
 
 const op_class op_hash_join = {.name = "hash join",

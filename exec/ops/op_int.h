@@ -32,9 +32,10 @@ struct op {
     const plan_node *node;
     exec_ctx *ctx;
     op *left, *right;
-    arena *mem;  /* lives at least as long as the operator */
-    arena *pass; /* holds the current batch; the operator resets it before the next */
-    batch out;   /* the batch that op_next returns, unless it returns the input's batch */
+    mem_budget memory; /* of work_memory: what the operator keeps; freed by class->close */
+    arena *mem;        /* lives at least as long as the operator */
+    arena *pass;       /* holds the current batch; the operator resets it before the next */
+    batch out;         /* the batch that op_next returns, unless it returns the input's batch */
     void *state;
     plan_actual actual; /* rows and milliseconds so far, counted by op_next and op_rows */
     bool asked;         /* op_next or op_rows was called at least once */
@@ -50,9 +51,9 @@ int op_next(op *o, batch **out, err *e);
 /* Appends all remaining rows of an operator to `into`. */
 int op_drain(op *o, rowset *into, err *e);
 /* Sets *rows to all rows of an operator; called instead of op_next. Rows that live as long as the
- * plan are not copied, and *own is NULL. Other rows are copied into *own, which the caller must
- * free. */
-int op_rows(op *o, const rowset **rows, rowset **own, err *e);
+ * plan are not copied, and *own is NULL. Other rows are copied into *own, in `memory`, which the
+ * caller must free. */
+int op_rows(op *o, mem_budget *memory, const rowset **rows, rowset **own, err *e);
 void op_close(op *o); /* closes the whole subtree; NULL is fine */
 /* Adds `actual` to the figures of plan node `number` in ctx->counts.actual. */
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual);

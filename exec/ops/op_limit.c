@@ -29,7 +29,7 @@ static int limit_open(op *o, err *e) {
     value_type *types = ARENA_ARRAY(o->mem, value_type, n);
     for (int k = 0; k < n; k++)
         types[k] = o->node->types[o->node->limit.partition[k]];
-    s->partitions = hash_table_new(o->ctx, types, n);
+    s->partitions = hash_table_new(&o->memory, types, n);
     return 0;
 }
 

@@ -66,10 +66,10 @@ static int recursive_open(op *o, err *e) {
     recursive_state *s = o->state;
     const plan_node *p = o->node;
     op_init_out(o);
-    s->last = rowset_new(o->ctx, p->types, p->ncols);
-    s->next = rowset_new(o->ctx, p->types, p->ncols);
+    s->last = rowset_new_in(&o->memory, p->types, p->ncols);
+    s->next = rowset_new_in(&o->memory, p->types, p->ncols);
     if (p->recursive.distinct)
-        s->seen = hash_table_new(o->ctx, p->types, p->ncols);
+        s->seen = hash_table_new(&o->memory, p->types, p->ncols);
     s->can_resume = can_resume(p->right, p->recursive.number);
     return 0;
 }

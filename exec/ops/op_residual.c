@@ -36,7 +36,7 @@ static void start_group(op *o, const batch *in, int row, int64_t group) {
     memcpy(cols, in->cols, sizeof *cols * (size_t)in->ncols);
     for (int k = 0; k < o->node->residual.nnull; k++)
         cols[o->node->residual.null_slots[k]].type = TYPE_NULL;
-    s->pending = rowset_new(o->ctx, o->node->types, in->ncols);
+    s->pending = rowset_new_in(&o->memory, o->node->types, in->ncols);
     rowset_push(s->pending, cols, row);
     s->group = group;
     s->open = true;
@@ -73,7 +73,7 @@ static int residual_next(op *o, batch **out, err *e) {
         if (status)
             return status;
         rowset_free(s->result);
-        s->result = rowset_new(o->ctx, o->node->types, o->node->ncols);
+        s->result = rowset_new_in(&o->memory, o->node->types, o->node->ncols);
         s->at = 0;
         s->input_done = !in;
         arena_reset(o->pass);

@@ -22,7 +22,8 @@ static int setop_open(op *o, err *e) {
     (void)e;
     op_init_out(o);
     if (o->node->setop.op != SETOP_UNION_ALL)
-        ((setop_state *)o->state)->seen = hash_table_new(o->ctx, o->node->types, o->node->ncols);
+        ((setop_state *)o->state)->seen =
+            hash_table_new(&o->memory, o->node->types, o->node->ncols);
     return 0;
 }
 
@@ -34,7 +35,7 @@ static int setop_read_right(op *o, err *e) {
     setop_state *s = o->state;
     batch *in;
     int status;
-    s->right = hash_table_new(o->ctx, o->node->types, o->node->ncols);
+    s->right = hash_table_new(&o->memory, o->node->types, o->node->ncols);
     while ((status = op_next(o->right, &in, e)) == 0 && in)
         if ((status = hash_table_add(s->right, in->cols, in->rows, s->entries, e)) != 0)
             break;

@@ -6,15 +6,13 @@
  *   keys   their sort keys (spilling)
  *   order  the row numbers, sorted (rows/row_sort.c)
  */
-#include <stdlib.h>
-
 #include "op_int.h"
 #include "rows/row_sort_int.h"
 
 typedef struct sort_state {
     sort_buffer *input;
     rowset *rows, *keys; /* taken from `input` after the last row */
-    uint32_t *order;
+    mem_array order;
     int64_t at;    /* number of rows returned so far */
     int64_t count; /* number of rows in total */
     bool sorted;
@@ -40,7 +38,9 @@ static int sort_read(op *o, err *e) {
         status = sort_buffer_take(s->input, &s->rows, &s->keys, e);
     if (status == 0) {
         s->count = rowset_rows(s->keys);
-        status = sort_rows(o->ctx, s->keys, p->sort.keys, p->sort.nkeys, &s->order, e);
+        status = sort_rows(o->ctx, &o->memory, s->keys, p->sort.keys, p->sort.nkeys, &s->order, e);
+        rowset_free(s->keys);
+        s->keys = NULL;
     }
     s->sorted = true;
     return status;
@@ -56,13 +56,13 @@ static int sort_open(op *o, err *e) {
         types[k] = p->types[p->sort.partition[k]];
     s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->sort.nkeys, 1));
     s->group_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->sort.npartition, 1));
-    s->input = sort_buffer_new(o->ctx, &(sort_spec){.limit = BASE_MAX(p->sort.limit, 0),
-                                                    .ncols = p->ncols,
-                                                    .types = p->types,
-                                                    .by = p->sort.keys,
-                                                    .nkeys = p->sort.nkeys,
-                                                    .ngroup = p->sort.npartition,
-                                                    .group_types = types});
+    s->input = sort_buffer_new(&o->memory, &(sort_spec){.limit = BASE_MAX(p->sort.limit, 0),
+                                                        .ncols = p->ncols,
+                                                        .types = p->types,
+                                                        .by = p->sort.keys,
+                                                        .nkeys = p->sort.nkeys,
+                                                        .ngroup = p->sort.npartition,
+                                                        .group_types = types});
     return 0;
 }
 
@@ -73,9 +73,10 @@ static int sort_next(op *o, batch **out, err *e) {
     if (status || count <= 0)
         return status;
     arena_reset(o->pass);
+    const uint32_t *order = s->order.p;
     int64_t *rows = arena_alloc(o->pass, sizeof *rows * (size_t)count);
     for (int k = 0; k < count; k++)
-        rows[k] = s->order[s->at + k];
+        rows[k] = order[s->at + k];
     for (int c = 0; c < o->node->ncols; c++)
         rowset_gather(s->rows, c, o->pass, rows, count, &o->out.cols[c]);
     s->at += count;
@@ -89,7 +90,7 @@ static void sort_close(op *o) {
     sort_buffer_free(s->input);
     rowset_free(s->rows);
     rowset_free(s->keys);
-    free(s->order);
+    mem_array_free(&s->order);
 }
 
 const op_class op_sort = {.name = "sort",

@@ -15,7 +15,6 @@
  * keys. Partitions are computed one by one. Invariant: peers (rows with equal keys) are in input
  * order.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "op_int.h"
@@ -29,7 +28,7 @@ typedef struct window_source {
     value constant;
 } window_source;
 
-enum { MAX_ARGS = 3 };
+enum { MAX_ARGS = 3, SCRATCH_MAX = 1 << 20 };
 
 typedef struct window_state {
     sort_buffer *input;
@@ -40,6 +39,7 @@ typedef struct window_state {
     column *key_cols, *value_cols;
     uint32_t *order;
     int *differs;
+    mem_array order_in, differs_in; /* memory of these arrays */
     arena *results, *scratch;
     column **columns; /* [function][batch] */
     bool done;
@@ -209,25 +209,27 @@ static int window_open(op *o, err *e) {
     if (status)
         return status;
     op_init_out(o);
-    s->values = rowset_new(o->ctx, types, s->nvalues);
+    s->values = rowset_new_in(&o->memory, types, s->nvalues);
     for (int k = 0; k < nkeys; k++)
         types[k] = o->node->window.keys[k].value->type;
     const plan_node *p = o->node;
     int npartition = p->window.functions[0].npartition;
-    s->input = sort_buffer_new(o->ctx, &(sort_spec){.limit = BASE_MAX(p->window.limit, 0),
-                                                    .with_ties = p->window.with_ties,
-                                                    .ncols = p->left->ncols,
-                                                    .types = p->left->types,
-                                                    .by = p->window.keys,
-                                                    .nkeys = nkeys,
-                                                    .nsame = npartition,
-                                                    .ngroup = npartition,
-                                                    .group_types = types});
+    s->input = sort_buffer_new(&o->memory, &(sort_spec){.limit = BASE_MAX(p->window.limit, 0),
+                                                        .with_ties = p->window.with_ties,
+                                                        .ncols = p->left->ncols,
+                                                        .types = p->left->types,
+                                                        .by = p->window.keys,
+                                                        .nkeys = nkeys,
+                                                        .nsame = npartition,
+                                                        .ngroup = npartition,
+                                                        .group_types = types});
     s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(nkeys, 1));
     s->value_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(s->nvalues, 1));
     s->columns = ARENA_ARRAY(o->mem, column *, n);
-    s->results = arena_new_spilling((size_t)o->ctx->settings->work_memory, o->ctx->space);
-    s->scratch = arena_new_spilling((size_t)o->ctx->settings->work_memory, o->ctx->space);
+    s->results = arena_new_sharing(&o->memory);
+    s->scratch = arena_new_sharing(&o->memory);
+    /* arena_reset keeps this chunk: no partition that fits in it needs a file */
+    arena_alloc(s->scratch, BASE_MIN(o->memory.limit_bytes / 8, (size_t)SCRATCH_MAX));
     return 0;
 }
 
@@ -299,12 +301,13 @@ static int sort_input(op *o, err *e) {
     window_state *s = o->state;
     const sort_key *by = o->node->window.keys;
     int n = (int)rowset_rows(s->rows), nkeys = o->node->window.nkeys;
-    int status = sort_rows(o->ctx, s->keys, by, nkeys, &s->order, e);
+    int status = sort_rows(o->ctx, &o->memory, s->keys, by, nkeys, &s->order_in, e);
+    if (status == 0)
+        status = mem_array_resize(&s->differs_in, &o->memory, sizeof *s->differs * (size_t)n, e);
     if (status)
         return status;
-    s->differs = mem_try_alloc(sizeof *s->differs * (size_t)BASE_MAX(n, 1));
-    if (!s->differs)
-        return err_set(e, ERR_FULL, "not enough memory for the windows of %d rows", n);
+    s->order = s->order_in.p;
+    s->differs = s->differs_in.p;
     for (int k = 1; k < n; k++) {
         uint32_t a = s->order[k - 1], b = s->order[k];
         s->differs[k] = sort_equal_keys(
@@ -327,21 +330,19 @@ static int compare_numbers(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Returns the row numbers sorted by only the first `nkeys` keys: s->order if these are all keys,
- * else a copy. NULL: out of memory. */
-static uint32_t *order_by_fewer(const op *o, int n, int nkeys) {
+/* Sets *out to the row numbers sorted by only the first `nkeys` keys, a copy of s->order. */
+static int order_by_fewer(op *o, int n, int nkeys, mem_array *out, err *e) {
     const window_state *s = o->state;
-    if (nkeys == o->node->window.nkeys)
-        return s->order;
-    uint32_t *rows = mem_try_alloc(sizeof *rows * (size_t)n);
-    if (!rows)
-        return NULL;
-    memcpy(rows, s->order, sizeof *rows * (size_t)n);
-    for (int from = 0, to; from < n; from = to) {
+    int status = mem_array_resize(out, &o->memory, sizeof *s->order * (size_t)n, e);
+    uint32_t *rows = out->p;
+    if (status == 0)
+        memcpy(rows, s->order, sizeof *rows * (size_t)n);
+    for (int from = 0, to; from < n && status == 0; from = to) {
         to = run_end(s, from, n, nkeys);
-        qsort(rows + from, (size_t)(to - from), sizeof *rows, compare_numbers);
+        status = sort_array_in(&o->memory, rows + from, (size_t)(to - from), sizeof *rows,
+                               compare_numbers, o->ctx->cancel, e);
     }
-    return rows;
+    return status;
 }
 
 /* ---- partitions ------------------------------------------------------------------------------ */
@@ -429,9 +430,10 @@ static int run_partition(op *o, window_part *p, const rel_window *like, err *e) 
 static int run_keys(op *o, const rel_window *like, err *e) {
     window_state *s = o->state;
     int n = (int)rowset_rows(s->rows), status = 0;
-    uint32_t *order = order_by_fewer(o, n, like->nkeys);
-    if (!order)
-        return err_set(e, ERR_FULL, "not enough memory for the windows of %d rows", n);
+    mem_array fewer = {0};
+    if (like->nkeys < o->node->window.nkeys && n > 0)
+        status = order_by_fewer(o, n, like->nkeys, &fewer, e);
+    const uint32_t *order = fewer.p ? fewer.p : s->order;
     for (int from = 0, to; from < n && !status; from = to) {
         to = run_end(s, from, n, like->npartition);
         arena_reset(s->scratch);
@@ -445,8 +447,7 @@ static int run_keys(op *o, const rel_window *like, err *e) {
         if (!status)
             status = window_cancelled(&p, 0, e);
     }
-    if (order != s->order)
-        free(order);
+    mem_array_free(&fewer);
     return status;
 }
 
@@ -498,8 +499,8 @@ static void window_close(op *o) {
     rowset_free(s->values);
     arena_free(s->results);
     arena_free(s->scratch);
-    free(s->order);
-    free(s->differs);
+    mem_array_free(&s->order_in);
+    mem_array_free(&s->differs_in);
 }
 
 const op_class op_window = {.name = "window",

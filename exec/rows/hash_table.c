@@ -15,17 +15,21 @@
 
 struct hash_table {
     int nkeys;
+    mem_budget *memory;
     rowset *keys;
     hash_index index;             /* finds entries by the hash of their keys */
+    mem_array slots;              /* memory of `index` */
     uint64_t hashes[BATCH_ROWS];  /* hashes of the rows being added or looked up */
     uint32_t entries[BATCH_ROWS]; /* scratch of hash_table_add_new */
 };
 
-hash_table *hash_table_new(const exec_ctx *ctx, const value_type *types, int nkeys) {
+hash_table *hash_table_new(mem_budget *memory, const value_type *types, int nkeys) {
     hash_table *h = mem_alloc(sizeof *h);
     h->nkeys = nkeys;
-    h->keys = rowset_new(ctx, types, nkeys);
+    h->memory = memory;
+    h->keys = rowset_new_in(memory, types, nkeys);
     h->index = (hash_index){0};
+    h->slots = (mem_array){0};
     return h;
 }
 
@@ -33,7 +37,7 @@ void hash_table_free(hash_table *h) {
     if (!h)
         return;
     rowset_free(h->keys);
-    hash_index_free(&h->index);
+    mem_array_free(&h->slots);
     free(h);
 }
 
@@ -107,12 +111,26 @@ static uint32_t find_entry(const hash_table *h, uint64_t hash, const column *key
     return HASH_NONE;
 }
 
+/* Makes room for one more entry. */
+static int make_room(hash_table *h, err *e) {
+    uint32_t n = hash_index_slots_for(&h->index, h->index.count + 1);
+    mem_array slots = {0};
+    int status = n ? mem_array_resize(&slots, h->memory, sizeof(hash_slot) * n, e) : 0;
+    if (n == 0 || status)
+        return status;
+    hash_index_move(&h->index, slots.p, n);
+    mem_array_free(&h->slots);
+    h->slots = slots;
+    return 0;
+}
+
 static int add_entry(hash_table *h, uint64_t hash, const column *keys, int row, err *e) {
     uint32_t n = h->index.count;
     if (n == HASH_INDEX_MAX)
         return err_set(e, ERR_LIMIT, "too many distinct keys: at most 1,073,741,824 are supported");
-    if (!hash_index_try_reserve(&h->index, n + 1))
-        return err_set(e, ERR_FULL, "not enough memory for %u distinct keys", n);
+    int status = make_room(h, e);
+    if (status)
+        return status;
     hash_index_add(&h->index, hash, n);
     rowset_push(h->keys, keys, row);
     return 0;

@@ -13,10 +13,11 @@
 
 typedef struct hash_table hash_table;
 
-hash_table *hash_table_new(const exec_ctx *ctx, const value_type *types, int nkeys);
+/* Keys and slots are in `memory`. */
+hash_table *hash_table_new(mem_budget *memory, const value_type *types, int nkeys);
 void hash_table_free(hash_table *h); /* NULL is fine */
 /* Sets entries[k] to the entry of row k's keys, which is added if absent. NULL equals NULL. `rows`
- * is at most BATCH_ROWS. ERR_FULL, ERR_LIMIT. */
+ * is at most BATCH_ROWS. ERR_FULL, ERR_IO, ERR_LIMIT. */
 int hash_table_add(hash_table *h, const column *keys, int rows, uint32_t *entries, err *e);
 /* As hash_table_add; sets new_rows[0..*count) to the rows that added an entry, ascending. */
 int hash_table_add_new(hash_table *h, const column *keys, int rows, int *new_rows, int *count,

@@ -3,13 +3,15 @@
  *
  * A merge sort over {prefix, row} items: insertion-sorted runs of 12, merged bottom up. Two runs
  * that are in order already are copied after one comparison, so sorted input needs only O(n)
- * comparisons.
+ * comparisons. If the items do not fit into the budget, they are in a file: parts of them are sorted
+ * one after the other, and all parts are merged in one pass that reads and writes sequentially.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cells_int.h"
 #include "row_sort_int.h"
+#include "storage/containers.h"
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
@@ -89,7 +91,7 @@ bool sort_ties(const sort_order *s, sort_item a, sort_item b) {
 
 /* ---- merge sort ------------------------------------------------------------------------------ */
 
-enum { RUN = 12, CANCEL_CHECK_ITEMS = 1 << 16 };
+enum { RUN = 12, CANCEL_CHECK_ITEMS = 1 << 16, RUN_LEAST = 1 << 16 };
 
 static void sort_run(const sort_order *s, sort_item *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
@@ -144,31 +146,85 @@ static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items
     return status;
 }
 
-int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
-              uint32_t **out, err *e) {
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* What is left of a sorted run. */
+typedef struct run_rest {
+    const sort_item *next, *end;
+} run_rest;
+
+static bool run_before(const sort_order *s, run_rest a, run_rest b) {
+    return sort_before(s, *a.next, *b.next);
+}
+
+HEAP_DEFINE(runs, run_rest, const sort_order *, run_before, HEAP_NOT_TOLD);
+
+/* Writes the row numbers of the items, which are sorted runs of `width`, in sorted order. */
+static int merge_runs(const exec_ctx *ctx, const sort_order *s, const sort_item *items, int64_t n,
+                      int64_t width, uint32_t *out, err *e) {
+    size_t nruns = n ? (size_t)((n + width - 1) / width) : 0;
+    run_rest *rest = mem_alloc(sizeof *rest * BASE_MAX(nruns, (size_t)1));
+    int status = 0;
+    for (size_t k = 0; k < nruns; k++) {
+        const sort_item *from = items + (int64_t)k * width;
+        rest[k] = (run_rest){from, from + BASE_MIN(width, n - (int64_t)k * width)};
+    }
+    runs_build(s, rest, nruns);
+    for (int64_t k = 0; nruns > 0 && status == 0; k++) {
+        if (k % CANCEL_CHECK_ITEMS == 0)
+            status = check_cancel(ctx->cancel, e);
+        out[k] = rest[0].next->row;
+        run_rest first = {rest[0].next + 1, rest[0].end};
+        if (first.next < first.end)
+            runs_update(s, rest, nruns, 0, first);
+        else
+            runs_pop(s, rest, &nruns);
+    }
+    free(rest);
+    return status;
+}
+
+static void make_items(const sort_order *s, int64_t from, int64_t n, sort_item *out) {
+    for (int64_t k = 0; k < n; k++) {
+        int64_t row = from + k;
+        const batch *in = rowset_batch(s->keys, (int)(row / BATCH_ROWS));
+        out[k] = (sort_item){sort_prefix(s->by, s->nkeys, in->cols, (int)(row % BATCH_ROWS)),
+                             (uint32_t)row};
+    }
+}
+
+/* Returns the number of items to sort at once: all n, if items, spare and row numbers fit into what
+ * is left of the budget, else as many as make a spare of a quarter of the whole budget. */
+static int64_t run_width(const mem_budget *memory, int64_t n) {
+    size_t each = 2 * sizeof(sort_item) + sizeof(uint32_t);
+    if (memory->heap_bytes + each * (size_t)n <= memory->limit_bytes)
+        return n;
+    return BASE_MAX((int64_t)RUN_LEAST, (int64_t)(memory->limit_bytes / 4 / sizeof(sort_item)));
+}
+
+int sort_rows(const exec_ctx *ctx, mem_budget *memory, const rowset *keys, const sort_key *by,
+              int nkeys, mem_array *out, err *e) {
     sort_order s = {keys, by, nkeys};
-    int64_t count = rowset_rows(keys);
+    int64_t count = rowset_rows(keys), width = BASE_MIN(run_width(memory, count), count);
+    mem_array items = {0}, spare = {0};
     if (count >= UINT32_MAX)
         return err_set(e, ERR_LIMIT, "a sort takes at most 4,294,967,294 rows");
-    sort_item *items = mem_try_alloc(sizeof *items * (size_t)BASE_MAX(count, 1) * 2);
-    uint32_t *rows = mem_try_alloc(sizeof *rows * (size_t)BASE_MAX(count, 1));
-    int status = 0;
-    if (!items || !rows)
-        status = err_set(e, ERR_FULL, "not enough memory to sort %lld rows", (long long)count);
-    for (int b = 0; b < rowset_batches(keys) && !status; b++) {
-        const batch *in = rowset_batch(keys, b);
-        for (int k = 0; k < in->rows; k++) {
-            uint32_t row = (uint32_t)b * BATCH_ROWS + (uint32_t)k;
-            items[row] = (sort_item){sort_prefix(by, nkeys, in->cols, k), row};
-        }
+    int status = mem_array_resize(&spare, memory, sizeof(sort_item) * (size_t)width, e);
+    if (status == 0)
+        status = mem_array_resize(&items, memory, sizeof(sort_item) * (size_t)count, e);
+    if (status == 0)
+        status = mem_array_resize(out, memory, sizeof(uint32_t) * (size_t)count, e);
+    sort_item *all = items.p;
+    for (int64_t at = 0; at < count && status == 0; at += width) {
+        int64_t n = BASE_MIN(width, count - at);
+        make_items(&s, at, n, all + at);
+        status = sort_items(ctx, &s, all + at, spare.p, n, e);
     }
-    if (!status)
-        status = sort_items(ctx, &s, items, items + count, count, e);
-    for (int64_t k = 0; k < count && !status; k++)
-        rows[k] = items[k].row;
-    free(items);
+    mem_array_free(&spare);
+    if (status == 0)
+        status = merge_runs(ctx, &s, all, count, width, out->p, e);
+    mem_array_free(&items);
     if (status)
-        free(rows);
-    *out = status ? NULL : rows;
+        mem_array_free(out);
     return status;
 }

@@ -3,17 +3,17 @@
  * rows, or the first rows of each group (sort_buffer.c). For ORDER BY, windows and GROUP_CONCAT.
  *
  * Invariant: sorts are stable. Ownership: the caller frees what sort_rows and sort_buffer_take
- * return.
+ * return; all of it is in the `memory` passed.
  */
 #ifndef KVASIR_ROW_SORT_INT_H
 #define KVASIR_ROW_SORT_INT_H
 
 #include "hash_table_int.h"
 
-/* Sets *out to the row numbers of `keys` in sorted order; column k of `keys` holds the values of
- * by[k]. ERR_FULL, ERR_LIMIT, ERR_CANCELLED. */
-int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
-              uint32_t **out, err *e);
+/* Sets *out to the row numbers of `keys`, uint32_t, in sorted order; column k of `keys` holds the
+ * values of by[k]. ERR_FULL, ERR_IO, ERR_LIMIT, ERR_CANCELLED. */
+int sort_rows(const exec_ctx *ctx, mem_budget *memory, const rowset *keys, const sort_key *by,
+              int nkeys, mem_array *out, err *e);
 /* Compares row i of the columns a with row j of the columns b: negative, 0 or positive. */
 int sort_compare(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j);
 /* Returns the number of leading keys in which the two rows are equal. */
@@ -55,7 +55,7 @@ typedef struct sort_spec {
     const value_type *group_types;
 } sort_spec;
 
-sort_buffer *sort_buffer_new(const exec_ctx *ctx, const sort_spec *spec);
+sort_buffer *sort_buffer_new(mem_budget *memory, const sort_spec *spec);
 void sort_buffer_free(sort_buffer *b); /* NULL is fine */
 /* Adds rows with their key columns and, if there is a limit, their group columns. ERR_FULL,
  * ERR_LIMIT. */

@@ -27,15 +27,23 @@ struct rowset {
     int capacity; /* maximum number of rows in the last batch */
 };
 
-rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols) {
+static rowset *make(arena *mem, const value_type *types, int ncols) {
     rowset *r = mem_zalloc(sizeof *r);
-    size_t limit = ctx && ctx->settings ? (size_t)ctx->settings->work_memory : DEFAULT_MEMORY;
-    r->mem = arena_new_spilling(limit, ctx ? ctx->space : NULL);
+    r->mem = mem;
     r->ncols = ncols;
     r->types = mem_alloc(sizeof *types * (size_t)BASE_MAX(ncols, 1));
     if (ncols)
         memcpy(r->types, types, sizeof *types * (size_t)ncols);
     return r;
+}
+
+rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols) {
+    size_t limit = ctx && ctx->settings ? (size_t)ctx->settings->work_memory : DEFAULT_MEMORY;
+    return make(arena_new_spilling(limit, ctx ? ctx->space : NULL), types, ncols);
+}
+
+rowset *rowset_new_in(mem_budget *memory, const value_type *types, int ncols) {
+    return make(arena_new_sharing(memory), types, ncols);
 }
 
 void rowset_free(rowset *r) {

@@ -12,6 +12,8 @@
 /* Makes an empty rowset. Its first work_memory bytes are on the heap, the rest in a temporary
  * file; both are counted in ctx->space. ctx may be NULL. */
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
+/* The same, with the memory of an operator. */
+rowset *rowset_new_in(mem_budget *memory, const value_type *types, int ncols);
 void rowset_free(rowset *r);  /* NULL is fine */
 void rowset_clear(rowset *r); /* removes all rows */
 /* Appends a batch. ERR_FULL: the temporary file cannot grow. */

@@ -25,7 +25,7 @@ typedef struct sort_group {
 } sort_group;
 
 struct sort_buffer {
-    const exec_ctx *ctx;
+    mem_budget *memory;
     sort_spec spec;
     value_type *key_types;
     rowset *rows, *keys;
@@ -37,18 +37,18 @@ struct sort_buffer {
     uint32_t entries[BATCH_ROWS]; /* the group of each row of the batch being added */
 };
 
-sort_buffer *sort_buffer_new(const exec_ctx *ctx, const sort_spec *spec) {
+sort_buffer *sort_buffer_new(mem_budget *memory, const sort_spec *spec) {
     sort_buffer *b = mem_zalloc(sizeof *b);
-    b->ctx = ctx;
+    b->memory = memory;
     b->spec = *spec;
-    b->mem = arena_new_spilling((size_t)ctx->settings->work_memory, ctx->space);
+    b->mem = arena_new_sharing(memory);
     b->key_types = mem_alloc(sizeof *b->key_types * (size_t)BASE_MAX(spec->nkeys, 1));
     for (int k = 0; k < spec->nkeys; k++)
         b->key_types[k] = spec->by[k].value->type;
-    b->rows = rowset_new(ctx, spec->types, spec->ncols);
-    b->keys = rowset_new(ctx, b->key_types, spec->nkeys);
+    b->rows = rowset_new_in(memory, spec->types, spec->ncols);
+    b->keys = rowset_new_in(memory, b->key_types, spec->nkeys);
     if (spec->limit > 0 && spec->ngroup > 0)
-        b->table = hash_table_new(ctx, spec->group_types, spec->ngroup);
+        b->table = hash_table_new(memory, spec->group_types, spec->ngroup);
     return b;
 }
 
@@ -174,7 +174,7 @@ static void number_kept(const sort_buffer *b, uint32_t *numbers, int64_t rows) {
 
 static int copy_kept(const sort_buffer *b, rowset **set, const value_type *types, int ncols,
                      const uint32_t *numbers, err *e) {
-    rowset *from = *set, *to = rowset_new(b->ctx, types, ncols);
+    rowset *from = *set, *to = rowset_new_in(b->memory, types, ncols);
     for (int64_t r = 0; r < rowset_rows(from); r++)
         if (numbers[r] != REJECTED)
             rowset_push(to, rowset_batch(from, (int)(r / BATCH_ROWS))->cols, (int)(r % BATCH_ROWS));
@@ -187,14 +187,15 @@ static int remove_rejected(sort_buffer *b, err *e) {
     int64_t n = rowset_rows(b->keys);
     if (b->spec.limit <= 0 || n == b->kept)
         return 0;
-    uint32_t *numbers = mem_try_alloc(sizeof *numbers * (size_t)n);
-    if (!numbers)
-        return err_set(e, ERR_FULL, "not enough memory to sort %lld rows", (long long)n);
-    number_kept(b, numbers, n);
-    int status = copy_kept(b, &b->rows, b->spec.types, b->spec.ncols, numbers, e);
+    mem_array numbers = {0};
+    int status = mem_array_resize(&numbers, b->memory, sizeof(uint32_t) * (size_t)n, e);
+    if (status)
+        return status;
+    number_kept(b, numbers.p, n);
+    status = copy_kept(b, &b->rows, b->spec.types, b->spec.ncols, numbers.p, e);
     if (status == 0)
-        status = copy_kept(b, &b->keys, b->key_types, b->spec.nkeys, numbers, e);
-    free(numbers);
+        status = copy_kept(b, &b->keys, b->key_types, b->spec.nkeys, numbers.p, e);
+    mem_array_free(&numbers);
     return status;
 }
 

@@ -76,20 +76,6 @@ void hash_index_reserve(hash_index *x, uint32_t items) {
         free(old);
 }
 
-bool hash_index_try_reserve(hash_index *x, uint32_t items) {
-    uint32_t nslots = hash_index_slots_for(x, items);
-    if (items > HASH_INDEX_MAX)
-        return false;
-    if (nslots == 0)
-        return true;
-    hash_slot *old = x->slots, *slots = mem_try_alloc(sizeof *slots * nslots);
-    if (!slots)
-        return false;
-    hash_index_move(x, slots, nslots);
-    free(old);
-    return true;
-}
-
 void hash_index_add(hash_index *x, uint64_t hash, uint32_t item) {
     if (x->count >= (x->mask + 1) / 2)
         hash_index_reserve(x, x->count + 1);

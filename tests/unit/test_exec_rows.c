@@ -11,11 +11,12 @@
 #include <cmocka.h>
 
 #include "ops/op_int.h"
-#include "rows/hash_table_int.h"
+#include "rows/row_sort_int.h"
 #include "stmt/stmt_int.h"
 
 static const value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
-enum { COLUMNS = 3, MANY = 10000 };
+/* HEAP_SLACK: a page per array, and the headers of chunks. */
+enum { COLUMNS = 3, MANY = 10000, HEAP_SLACK = 16 << 10 };
 
 /* Row r of a fixed pseudo-random table, NULLs and repeats in it. */
 static value cell_of(int64_t row, int c, char *text) {
@@ -82,10 +83,11 @@ static void rows_beyond_the_memory_limit_spill_and_come_back(void **state) {
     rowset_free(r);
 }
 
-static void equal_keys_are_one_entry(void **state) {
-    (void)state;
+/* `limit`: heap bytes. */
+static void check_entries(size_t limit) {
     rowset *r = make_rows(NULL, MANY);
-    hash_table *h = hash_table_new(NULL, types, COLUMNS - 1);
+    mem_budget memory = {.space = workmem_new(NULL, -1), .limit_bytes = limit};
+    hash_table *h = hash_table_new(&memory, types, COLUMNS - 1);
     static uint32_t entries[BATCH_ROWS];
     static int64_t found[BATCH_ROWS];
     err e;
@@ -111,8 +113,57 @@ static void equal_keys_are_one_entry(void **state) {
         }
     }
     assert_int_equal(hash_table_count(h), next);
+    workmem_use use;
+    workmem_usage(memory.space, &use);
+    assert_in_range(use.heap_peak_bytes, 1, limit + HEAP_SLACK);
+    assert_true((use.file_bytes > 0) == (limit < MANY * 8)); /* the slots alone take more */
     hash_table_free(h);
+    assert_int_equal(memory.heap_bytes, 0);
+    workmem_usage(memory.space, &use);
+    assert_int_equal(use.heap_bytes + use.file_bytes, 0);
+    workmem_free(memory.space);
     rowset_free(r);
+}
+
+static void equal_keys_are_one_entry(void **state) {
+    (void)state;
+    check_entries((size_t)64 << 20);
+    check_entries((size_t)32 << 10);
+    check_entries(1);
+}
+
+/* More rows than one run has: equal keys are in row order, NULLs last, in memory and in files. */
+static void long_sorts_are_merged_from_runs(void **state) {
+    (void)state;
+    enum { ROWS = 300000, KEYS = 5000, LIMIT = 64 << 10 };
+    rowset *keys = rowset_new(NULL, types, 1);
+    for (int64_t r = 0; r < ROWS; r++) {
+        int64_t x = (int64_t)(hash_mix((uint64_t)r, 1) % KEYS);
+        uint8_t null = x == 0;
+        column c = {.type = TYPE_INTEGER, .i = &x, .null = &null};
+        rowset_push(keys, &c, 0);
+    }
+    exec_ctx ctx = {0};
+    sort_key by = {.nulls_first = false};
+    for (size_t limit = LIMIT; limit <= (size_t)LIMIT << 10; limit <<= 10) {
+        mem_budget memory = {.space = workmem_new(NULL, -1), .limit_bytes = limit};
+        mem_array sorted = {0};
+        err e;
+        assert_int_equal(sort_rows(&ctx, &memory, keys, &by, 1, &sorted, &e), 0);
+        const uint32_t *order = sorted.p;
+        for (int64_t k = 1; k < ROWS; k++) {
+            value a = rowset_get(keys, order[k - 1], 0), b = rowset_get(keys, order[k], 0);
+            int64_t x = a.type == TYPE_NULL ? KEYS : a.i, y = b.type == TYPE_NULL ? KEYS : b.i;
+            assert_true(x < y || (x == y && order[k - 1] < order[k]));
+        }
+        workmem_use use;
+        workmem_usage(memory.space, &use);
+        assert_in_range(use.heap_peak_bytes, 0, limit);
+        assert_int_equal(use.file_peak_bytes > 0, limit == LIMIT);
+        mem_array_free(&sorted);
+        workmem_free(memory.space);
+    }
+    rowset_free(keys);
 }
 
 /* ---- the sort operator over a subtree read ahead --------------------------------------------- */
@@ -143,8 +194,8 @@ static bool is_kept(const rowset *r, const sort_key *keys, int nkeys, int64_t li
 }
 
 /* Rows before `first` are known to be among the last. */
-static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit, int group,
-                       int64_t first) {
+static void check_sort_in(int64_t work_memory, rowset *input, sort_key *keys, int nkeys,
+                          int64_t limit, int group, int64_t first) {
     plan_node leaf = {.kind = PLAN_VALUES,
                       .number = 1,
                       .ncols = COLUMNS,
@@ -153,9 +204,13 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit, 
                       .ncols = COLUMNS,
                       .types = (value_type *)(uintptr_t)types,
                       .left = &leaf};
-    settings s = {.work_memory = 1 << 20};
+    settings s = {.work_memory = work_memory};
     rowset *ready[2] = {NULL, input};
-    exec_ctx ctx = {.classes = op_classes, .settings = &s, .mem = arena_new(), .kept.ready = ready};
+    exec_ctx ctx = {.classes = op_classes,
+                    .settings = &s,
+                    .mem = arena_new(),
+                    .space = workmem_new(NULL, -1),
+                    .kept.ready = ready};
     sort.sort.keys = keys;
     sort.sort.nkeys = nkeys;
     sort.sort.limit = limit;
@@ -186,6 +241,17 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit, 
     free(keep);
     rowset_free(out);
     arena_free(ctx.mem);
+    workmem_use use;
+    workmem_usage(ctx.space, &use);
+    assert_int_equal(use.heap_bytes + use.file_bytes, 0);
+    assert_in_range(use.heap_peak_bytes, 0, (size_t)work_memory + HEAP_SLACK);
+    workmem_free(ctx.space);
+}
+
+static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit, int group,
+                       int64_t first) {
+    check_sort_in(1 << 20, input, keys, nkeys, limit, group, first);
+    check_sort_in(4 << 10, input, keys, nkeys, limit, group, first);
 }
 
 static void make_columns(expr *cols) {
@@ -257,6 +323,7 @@ int main(void) {
         cmocka_unit_test(kept_rows_come_back),
         cmocka_unit_test(rows_beyond_the_memory_limit_spill_and_come_back),
         cmocka_unit_test(equal_keys_are_one_entry),
+        cmocka_unit_test(long_sorts_are_merged_from_runs),
         cmocka_unit_test(sorting_is_stable_with_and_without_a_limit),
         cmocka_unit_test(each_group_has_its_first_rows),
         cmocka_unit_test(what_better_rows_push_out_is_left_behind),
