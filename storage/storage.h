@@ -153,9 +153,10 @@ int catalog_drop_column(txn *t, str table, int column, const atomic_bool *cancel
 int catalog_rename_table(txn *t, str from, str to, err *e);
 /* `renamed`: the table's definition with the new name in the column and in the texts of CHECKs. */
 int catalog_rename_column(txn *t, str table, int column, const table_def *renamed, err *e);
-/* Builds the index. ERR_CONSTRAINT names the first duplicate of a unique index; ERR_CANCELLED. */
-int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
-                         err *e);
+/* Builds the index; its keys are sorted in `memory` (NULL: in 64 MB of heap, then files of its own).
+ * ERR_CONSTRAINT names the first duplicate of a unique index; ERR_FULL, ERR_CANCELLED. */
+int catalog_create_index(txn *t, str table, const index_def *def, mem_budget *memory,
+                         const atomic_bool *cancel, err *e);
 int catalog_drop_index(txn *t, str name, err *e);
 int catalog_create_view(txn *t, const view_def *def, bool or_replace, err *e);
 int catalog_drop_view(txn *t, str name, err *e);

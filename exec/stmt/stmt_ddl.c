@@ -77,6 +77,12 @@ static int add_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
     return status ? status : check_existing(s, table->name, c, e);
 }
 
+static int create_index(stmt *s, const sql_stmt *x, txn *t, err *e) {
+    mem_budget memory = {.space = s->space,
+                         .limit_bytes = (size_t)BASE_MAX(stmt_settings(s)->work_memory, 1)};
+    return catalog_create_index(t, x->name, &x->create_index, &memory, &s->cancel, e);
+}
+
 int stmt_ddl(stmt *s, sql_stmt *x, err *e) {
     txn *t = s->db->active;
     bool exists = object_exists(txn_catalog(t), x);
@@ -86,7 +92,7 @@ int stmt_ddl(stmt *s, sql_stmt *x, err *e) {
     case STMT_CREATE_TABLE:
         return catalog_create_table(t, &x->create_table, e);
     case STMT_CREATE_INDEX:
-        return catalog_create_index(t, x->name, &x->create_index, &s->cancel, e);
+        return create_index(s, x, t, e);
     case STMT_CREATE_VIEW:
         return catalog_create_view(t, &x->create_view, x->or_replace, e);
     case STMT_CREATE_MODEL:

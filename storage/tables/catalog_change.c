@@ -470,8 +470,8 @@ int catalog_rename_column(txn *t, str table, int at, const table_def *renamed, e
 
 /* ---- indexes --------------------------------------------------------------------------------- */
 
-int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
-                         err *e) {
+int catalog_create_index(txn *t, str table, const index_def *def, mem_budget *memory,
+                         const atomic_bool *cancel, err *e) {
     const table_info *info = NULL;
     int status = change_table(t, table, &info, e);
     if (!status)
@@ -507,7 +507,7 @@ int catalog_create_index(txn *t, str table, const index_def *def, const atomic_b
     arena_free(a);
     for (int i = 0; i < t->snap->catalog.ntables && !status; i++)
         if (t->snap->tables[i].id == id)
-            status = index_build(t, &t->snap->infos[i], n, cancel, e);
+            status = index_build(t, &t->snap->infos[i], n, memory, cancel, e);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * index.c - index entries, uniqueness checks, building an index.
+ * index.c - index entries and uniqueness checks.
  *
  * Invariant: an index has exactly one entry per row of its table. The keys of unique indexes end in
  * the rowid as well, so uniqueness is enforced here, not by LMDB. Keys that were cut (tables_int.h)
@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "tables_int.h"
-
-enum { BUILD_RUN_BYTES = 64 << 20 };
 
 static bool index_row_has_null(const index_def *index, const value *row) {
     for (int i = 0; i < index->ncolumns; i++)
@@ -138,123 +136,4 @@ int index_find_equal(txn *t, const table_info *info, int index, const value *row
             return 0;
     }
     return rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read an index", e);
-}
-
-/* ---- building -------------------------------------------------------------------------------- */
-
-/* Keys to be sorted before they are written: LMDB writes sorted keys several times faster. */
-typedef struct run {
-    arena *mem;
-    MDB_val *keys;
-    size_t n, cap, bytes;
-} run;
-
-static int compare_keys(const void *pa, const void *pb) {
-    const MDB_val *a = pa, *b = pb;
-    return str_compare((str){a->mv_data, a->mv_size}, (str){b->mv_data, b->mv_size});
-}
-
-static int run_write(txn *t, const table_info *info, int index, run *r, bool first,
-                     const atomic_bool *cancel, err *e) {
-    tree_cursor *c;
-    int status = txn_index(t, info, index, &c, e);
-    if (status)
-        return status;
-    status = sort_array(r->keys, r->n, sizeof *r->keys, compare_keys, cancel, e);
-    if (status)
-        return status;
-    for (size_t i = 0; i < r->n; i++) {
-        if ((status = check_cancel(cancel, e)) != 0)
-            return status;
-        int rc = tree_put(c, r->keys[i], (MDB_val){0, NULL}, first ? MDB_APPEND : 0);
-        if (rc)
-            return tree_error(t, rc, "cannot write an index", e);
-    }
-    arena_reset(r->mem);
-    r->n = r->bytes = 0;
-    return 0;
-}
-
-static void run_add(run *r, const buf *key) {
-    ARRAY_PUSH(r->keys, r->n, r->cap, ((MDB_val){key->n, arena_strndup(r->mem, key->p, key->n)}));
-    r->bytes += key->n + sizeof(MDB_val) + 16;
-}
-
-static int build_fill(txn *t, const table_info *info, int index, run *r, value *row,
-                      const atomic_bool *cancel, err *e) {
-    txn_tree *tree;
-    MDB_val key, data;
-    bool first = true;
-    int status = txn_rows(t, info, &tree, e);
-    if (status)
-        return status;
-    tree_cursor *c = &tree->cursor;
-    int rc = tree_get(c, &key, &data, MDB_FIRST);
-    for (; rc == 0; rc = tree_get(c, &key, &data, MDB_NEXT)) {
-        if ((rc = tree_whole_value(c, key, data)) != 0)
-            break;
-        int64_t rowid = rowid_get(key.mv_data);
-        if ((status = check_cancel(cancel, e)) != 0 ||
-            (status = row_decode(&info->layout, data, rowid, row, e)) != 0)
-            return status;
-        key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
-        run_add(r, &t->key);
-        if (r->bytes > BUILD_RUN_BYTES) {
-            if ((status = run_write(t, info, index, r, first, cancel, e)) != 0)
-                return status;
-            first = false;
-        }
-    }
-    if (rc != MDB_NOTFOUND)
-        return tree_error(t, rc, "cannot read a table", e);
-    return run_write(t, info, index, r, first, cancel, e);
-}
-
-/* Finds duplicates: neighbouring entries with equal keys. If the keys were cut, equal hashes do not
- * prove equal cells, so the rows are compared. */
-static int build_check(txn *t, const table_info *info, int index, value *row,
-                       const atomic_bool *cancel, err *e) {
-    const index_def *x = &info->def->indexes[index];
-    tree_cursor *shared, c;
-    MDB_val key, data;
-    buf last = {0};
-    int rc, status = txn_index(t, info, index, &shared, e);
-    if (!status)
-        status = tree_cursor_copy(shared, &c, e);
-    if (status)
-        return status;
-    for (rc = tree_get(&c, &key, &data, MDB_FIRST); rc == 0 && !status;
-         rc = tree_get(&c, &key, &data, MDB_NEXT)) {
-        size_t n = key.mv_size - KEY_ROWID;
-        bool same = last.n == n && memcmp(last.p, key.mv_data, n) == 0, found = false;
-        buf_clear(&last);
-        buf_append(&last, key.mv_data, n);
-        status = check_cancel(cancel, e);
-        if (status || !same)
-            continue;
-        int64_t rowid = key_rowid(key), other;
-        status = table_get(t, info->def, rowid, row, &found, e);
-        if (!status && found)
-            status = index_find_equal(t, info, index, row, true, rowid, &other, &found, e);
-        if (!status && found)
-            status = index_violation(info->def, x, row, e);
-    }
-    tree_cursor_close(&c);
-    buf_free(&last);
-    if (!status && rc != MDB_NOTFOUND)
-        status = tree_error(t, rc, "cannot read an index", e);
-    return status;
-}
-
-int index_build(txn *t, const table_info *info, int index, const atomic_bool *cancel, err *e) {
-    const index_def *x = &info->def->indexes[index];
-    run r = {.mem = arena_new()};
-    value *row = mem_alloc(sizeof *row * (size_t)info->def->ncolumns);
-    int status = build_fill(t, info, index, &r, row, cancel, e);
-    if (!status && (x->unique || x->primary))
-        status = build_check(t, info, index, row, cancel, e);
-    free(row);
-    free(r.keys);
-    arena_free(r.mem);
-    return status;
 }

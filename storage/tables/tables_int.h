@@ -356,7 +356,9 @@ int index_remove_row(txn *t, const table_info *info, int index, const value *row
  * a NULL in an index column equals no row. */
 int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
                      int64_t self, int64_t *rowid, bool *found, err *e);
-int index_build(txn *t, const table_info *info, int index, const atomic_bool *cancel, err *e);
+/* Fills the tree of an index (index_build.c). `memory`: see catalog_create_index. */
+int index_build(txn *t, const table_info *info, int index, mem_budget *memory,
+                const atomic_bool *cancel, err *e);
 /* Whether the index is unique and its columns are `columns` in any order; ncolumns = 0: whether it
  * is unique. */
 bool index_is_unique_on(const index_def *index, const int *columns, int ncolumns);

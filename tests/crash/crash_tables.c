@@ -82,7 +82,7 @@ static void one_transaction(store *s, int64_t n) {
         index_def x = {.name = STR("extra"), .ncolumns = 2, .columns = both};
         int status = catalog_index(txn_catalog(t), x.name, NULL)
                          ? catalog_drop_index(t, x.name, &e)
-                         : catalog_create_index(t, STR("rows"), &x, NULL, &e);
+                         : catalog_create_index(t, STR("rows"), &x, NULL, NULL, &e);
         CHECK(status == 0, "%s", e.message);
     }
     CHECK(txn_commit(t, &e) == 0, "%s", e.message);

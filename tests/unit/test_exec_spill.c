@@ -90,6 +90,46 @@ static void test_a_small_memory_changes_nothing(void **state) {
     ok("RESET work_memory");
 }
 
+/* One operator keeps at most work_memory on the heap, whatever it keeps. */
+static void test_operators_stay_within_work_memory(void **state) {
+    (void)state;
+    enum { MEMORY_OF_ONE = 256 << 10 };
+    static const char *const single[] = {
+        "SELECT a FROM series ORDER BY a, b",
+        "SELECT count(*), sum(x.b) FROM series x JOIN series y ON x.a = y.a",
+        "SELECT count(*) FROM series x WHERE a NOT IN (SELECT a + 1 FROM series)",
+        "SELECT a, sum(b), avg(a), min(b) FROM series GROUP BY a",
+        "SELECT b, median(a), group_concat(a), max('text ' || a) FROM series GROUP BY b",
+        "SELECT b, group_concat(a, ' ' ORDER BY a DESC), count(DISTINCT a) FROM series GROUP BY b",
+        "SELECT DISTINCT a FROM series",
+        "SELECT a FROM series INTERSECT SELECT a + 7 FROM series",
+        ("SELECT a, rank() OVER (PARTITION BY b ORDER BY a), sum(a) OVER (ORDER BY b), "
+         "max(a) OVER (ORDER BY b ROWS BETWEEN 5 PRECEDING AND CURRENT ROW) FROM series"),
+        "SELECT median(b) OVER (PARTITION BY b % 3 ORDER BY a) FROM series WHERE a < 3000",
+        "CREATE UNIQUE INDEX series_a ON series (a)",
+        "CREATE INDEX series_b ON series (b, a)",
+    };
+    ok("CREATE TABLE series AS SELECT i * 7919 % 100003 AS a, i % 50 AS b "
+       "FROM generate_series(1, 100000) AS g(i)");
+    for (size_t i = 0; i < BASE_COUNT(single); i++) {
+        bool makes = strncmp(single[i], "CREATE", 6) == 0;
+        ok("RESET work_memory");
+        outcome fits = makes ? (outcome){0} : run_ok(d, single[i]);
+        char set[80];
+        snprintf(set, sizeof set, "SET work_memory = %d", MEMORY_OF_ONE);
+        ok(set);
+        outcome o = run_ok(d, single[i]);
+        printf("%zu bytes on the heap, %zu in files: %s\n", o.sum.space.heap_peak_bytes,
+               o.sum.space.file_peak_bytes, single[i]);
+        assert_true(makes || o.hash == fits.hash);
+        assert_in_range(o.sum.space.heap_peak_bytes, 1, MEMORY_OF_ONE + MEMORY_OF_ONE / 2);
+        assert_true(o.sum.space.file_peak_bytes > 0);
+    }
+    ok("RESET work_memory");
+    assert_int_equal(run_ok(d, "SELECT count(*) FROM series WHERE a = 12345").first, 1);
+    ok("DROP TABLE series");
+}
+
 /* No operator's file alone is beyond the limit that all together exceed. */
 static void test_the_limit_is_of_all_files_together(void **state) {
     (void)state;
@@ -372,6 +412,7 @@ int main(int argc, char **argv) {
         return be_other(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_small_memory_changes_nothing),
+        cmocka_unit_test(test_operators_stay_within_work_memory),
         cmocka_unit_test(test_the_limit_is_of_all_files_together),
         cmocka_unit_test(test_every_operator_stops_at_the_limit),
         cmocka_unit_test(test_a_kill_leaves_nothing),

@@ -177,7 +177,7 @@ static void test_alter_columns(void **state) {
     create_people(t);
     int on_score[] = {2};
     index_def x = {.name = STR("by_score"), .ncolumns = 1, .columns = on_score};
-    OK(catalog_create_index(t, STR("people"), &x, NULL, &e));
+    OK(catalog_create_index(t, STR("people"), &x, NULL, NULL, &e));
     for (int i = 1; i <= 3000; i++)
         add_person(t, value_null(), i % 3 ? "name" : NULL, i);
     column_def extra = COLUMN("extra", TYPE_TEXT);

@@ -377,8 +377,8 @@ static void test_built_index_equals_kept_index(void **state) {
     int by_b[] = {1}, by_ab[] = {0, 1};
     index_def b = {.name = STR("by_b2"), .ncolumns = 1, .columns = by_b};
     index_def ab = {.ncolumns = 2, .columns = by_ab, .unique = true};
-    OK(catalog_create_index(t, STR("m"), &b, NULL, &e));
-    OK(catalog_create_index(t, STR("m"), &ab, NULL, &e));
+    OK(catalog_create_index(t, STR("m"), &b, NULL, NULL, &e));
+    OK(catalog_create_index(t, STR("m"), &ab, NULL, NULL, &e));
     assert_true(str_equal(table_named(t, "m")->indexes[2].name, STR("m_a_b_key")));
     check_all(t, &m);
     OK(txn_commit(t, &e));
@@ -394,7 +394,7 @@ static void test_built_index_equals_kept_index(void **state) {
     OK(catalog_drop_index(t, STR("m_a_b_key"), &e));
     OK(table_insert(t, table_named(t, "m"), row, &rowid, &e)); /* a duplicate with a cut key */
     OK(txn_savepoint(t, &e));
-    FAILS(ERR_CONSTRAINT, catalog_create_index(t, STR("m"), &ab, NULL, &e));
+    FAILS(ERR_CONSTRAINT, catalog_create_index(t, STR("m"), &ab, NULL, NULL, &e));
     assert_non_null(strstr(e.message, "already has a row with (a, b)"));
     txn_rollback_to(t);
     assert_int_equal(table_named(t, "m")->nindexes, 2);

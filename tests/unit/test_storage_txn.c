@@ -110,7 +110,7 @@ static void create_indexed_people(txn *t) {
     int score = 2;
     index_def index = {.name = STR("by_score"), .ncolumns = 1, .columns = &score};
     create_people(t);
-    OK(catalog_create_index(t, STR("people"), &index, NULL, &e));
+    OK(catalog_create_index(t, STR("people"), &index, NULL, NULL, &e));
 }
 
 /* What rewrites a whole table ends when it is cancelled, and leaves it as it was. */
@@ -126,7 +126,7 @@ static void test_definitions_can_be_cancelled(void **state) {
     add_person(t, value_null(), "x", 1);
     add_person(t, value_null(), "y", 2);
     OK(txn_savepoint(t, &e));
-    FAILS(ERR_CANCELLED, catalog_create_index(t, STR("people"), &x, &cancel, &e));
+    FAILS(ERR_CANCELLED, catalog_create_index(t, STR("people"), &x, NULL, &cancel, &e));
     txn_rollback_to(t);
     OK(txn_savepoint(t, &e));
     FAILS(ERR_CANCELLED, catalog_add_column(t, STR("people"), &extra, value_int(7), &cancel, &e));
@@ -139,7 +139,7 @@ static void test_definitions_can_be_cancelled(void **state) {
     assert_int_equal(count_rows(t, "people"), 2);
     assert_null(catalog_index(txn_catalog(t), STR("by_name"), NULL));
     cancel = false;
-    OK(catalog_create_index(t, STR("people"), &x, &cancel, &e));
+    OK(catalog_create_index(t, STR("people"), &x, NULL, &cancel, &e));
     OK(catalog_add_column(t, STR("people"), &extra, value_int(7), &cancel, &e));
     assert_int_equal(count_rows(t, "people"), 2);
     OK(txn_commit(t, &e));
@@ -209,7 +209,7 @@ static void test_groups_of_keys_can_be_cancelled(void **state) {
     char text[600];
     atomic_bool cancel;
     create_people(t);
-    OK(catalog_create_index(t, STR("people"), &by_name, NULL, &e));
+    OK(catalog_create_index(t, STR("people"), &by_name, NULL, NULL, &e));
     for (int i = 0; i < 100; i++) {
         memset(text, 'x', sizeof text);
         snprintf(text + 500, sizeof text - 500, "%d", (i + 50) % 100 + 100);
@@ -314,7 +314,7 @@ static void test_huge_cells(void **state) {
     create_people(t);
     int by_name[] = {1};
     index_def x = {.name = STR("by_name"), .unique = true, .ncolumns = 1, .columns = by_name};
-    OK(catalog_create_index(t, STR("people"), &x, NULL, &e));
+    OK(catalog_create_index(t, STR("people"), &x, NULL, NULL, &e));
     value row[4] = {value_null(), value_text((str){big, n}), value_null(), value_null()};
     int64_t rowid;
     OK(table_insert(t, table_named(t, "people"), row, &rowid, &e));
