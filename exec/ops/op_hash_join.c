@@ -106,6 +106,8 @@ static int join_build(op *o, err *e) {
     s->null_rows = s->null_rows_in.p;
     for (int b = 0; b < rowset_batches(s->pairs.right) && status == 0; b++) {
         arena_reset(o->pass);
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         status = build_batch(o, rowset_batch(s->pairs.right, b), (int64_t)b * BATCH_ROWS, keys, e);
     }
     return status;

@@ -51,36 +51,40 @@ typedef int window_fn(window_part *p, const rel_window *w, const window_arg *arg
 /* ---- the functions --------------------------------------------------------------------------- */
 
 static int row_number(window_part *p, const rel_window *w, const window_arg *args, err *e) {
-    (void)w, (void)args, (void)e;
-    for (int at = 0; at < p->n; at++)
+    (void)w, (void)args;
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++)
         window_set(p, at, value_int(at + 1));
-    return 0;
+    return status;
 }
 
 static int rank(window_part *p, const rel_window *w, const window_arg *args, err *e) {
-    (void)args, (void)e;
-    for (int at = 0; at < p->n; at++) {
+    (void)args;
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++) {
         int before = p->first[p->group[at]];
         if (w->kind == WINDOW_PERCENT_RANK)
             window_set(p, at, value_real(p->n > 1 ? (double)before / (double)(p->n - 1) : 0));
         else
             window_set(p, at, value_int(before + 1));
     }
-    return 0;
+    return status;
 }
 
 static int dense_rank(window_part *p, const rel_window *w, const window_arg *args, err *e) {
-    (void)w, (void)args, (void)e;
-    for (int at = 0; at < p->n; at++)
+    (void)w, (void)args;
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++)
         window_set(p, at, value_int(p->group[at] + 1));
-    return 0;
+    return status;
 }
 
 static int cume_dist(window_part *p, const rel_window *w, const window_arg *args, err *e) {
-    (void)w, (void)args, (void)e;
-    for (int at = 0; at < p->n; at++)
+    (void)w, (void)args;
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++)
         window_set(p, at, value_real((double)p->first[p->group[at] + 1] / (double)p->n));
-    return 0;
+    return status;
 }
 
 static int not_positive(const rel_window *w, int arg, const char *what, int64_t got, err *e) {
@@ -97,19 +101,20 @@ static int ntile(window_part *p, const rel_window *w, const window_arg *args, er
         return not_positive(w, 0, "the number of parts of ntile()", parts.i, e);
     int64_t size = parts.type == TYPE_NULL ? 0 : p->n / parts.i,
             larger = parts.type == TYPE_NULL ? 0 : p->n % parts.i;
-    for (int at = 0; at < p->n; at++) {
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++) {
         int64_t in_larger = larger * (size + 1);
         int64_t part =
             at < in_larger ? at / (size + 1) : larger + (at - in_larger) / BASE_MAX(size, 1);
         window_set(p, at, parts.type == TYPE_NULL ? parts : value_int(part + 1));
     }
-    return 0;
+    return status;
 }
 
 /* LAG and LEAD. */
 static int shifted(window_part *p, const rel_window *w, const window_arg *args, err *e) {
-    (void)e;
-    for (int at = 0; at < p->n; at++) {
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++) {
         value by = w->nargs > 1 ? window_get(&args[1], at) : value_int(1), v = value_null();
         int64_t left = w->kind == WINDOW_LAG ? at : p->n - 1 - at, right = p->n - 1 - left;
         if (by.type == TYPE_NULL)
@@ -120,13 +125,14 @@ static int shifted(window_part *p, const rel_window *w, const window_arg *args, 
             v = window_get(&args[2], at);
         window_set(p, at, v);
     }
-    return 0;
+    return status;
 }
 
 /* FIRST_VALUE, LAST_VALUE, NTH_VALUE. */
 static int nth_value(window_part *p, const rel_window *w, const window_arg *args, err *e) {
     frame_walk walk = frame_walk_new(p, &w->frame);
-    for (int at = 0; at < p->n; at++) {
+    int status = 0;
+    for (int at = 0; at < p->n && !(status = window_cancelled(p, at, e)); at++) {
         frame_rows f = frame_walk_to(&walk, at);
         value n = w->nargs > 1 ? window_get(&args[1], at) : value_int(1);
         if (n.type != TYPE_NULL && n.i <= 0)
@@ -134,7 +140,7 @@ static int nth_value(window_part *p, const rel_window *w, const window_arg *args
         int row = n.type == TYPE_NULL ? -1 : frame_nth(&f, n.i - 1, w->kind == WINDOW_LAST_VALUE);
         window_set(p, at, row < 0 ? value_null() : window_get(&args[0], row));
     }
-    return 0;
+    return status;
 }
 
 static int aggregate(window_part *p, const rel_window *w, const window_arg *args, err *e) {
@@ -310,6 +316,8 @@ static int sort_input(op *o, err *e) {
     s->differs = s->differs_in.p;
     for (int k = 1; k < n; k++) {
         uint32_t a = s->order[k - 1], b = s->order[k];
+        if (k % BATCH_ROWS == 0 && check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         s->differs[k] = sort_equal_keys(
             by, nkeys, rowset_batch(s->keys, (int)(a / BATCH_ROWS))->cols, (int)(a % BATCH_ROWS),
             rowset_batch(s->keys, (int)(b / BATCH_ROWS))->cols, (int)(b % BATCH_ROWS));
@@ -347,9 +355,10 @@ static int order_by_fewer(op *o, int n, int nkeys, mem_array *out, err *e) {
 
 /* ---- partitions ------------------------------------------------------------------------------ */
 
-static void gather(window_part *p, const rowset *from, int c, column *out) {
+static int gather(window_part *p, const rowset *from, int c, column *out, err *e) {
     bool texts = false;
-    for (int k = 0; k < p->n; k++) {
+    int status = 0;
+    for (int k = 0; k < p->n && !(status = window_cancelled(p, k, e)); k++) {
         const column *in = &rowset_batch(from, (int)(p->rows[k] / BATCH_ROWS))->cols[c];
         int at = (int)(p->rows[k] % BATCH_ROWS);
         if (k == 0) {
@@ -363,6 +372,7 @@ static void gather(window_part *p, const rowset *from, int c, column *out) {
         else
             out->i[k] = in->i[at];
     }
+    return status;
 }
 
 static void constant_arg(window_part *p, value v, window_arg *out) {
@@ -372,17 +382,20 @@ static void constant_arg(window_part *p, value v, window_arg *out) {
     out->step = 0;
 }
 
-static void gather_args(const op *o, window_part *p, int function, window_arg *args) {
+static int gather_args(const op *o, window_part *p, int function, window_arg *args, err *e) {
     const window_state *s = o->state;
     const rel_window *w = &o->node->window.functions[function];
-    for (int k = 0; k < BASE_MAX(w->nargs, 1); k++) {
+    int status = 0;
+    for (int k = 0; k < BASE_MAX(w->nargs, 1) && !status; k++) {
         const window_source *from = &s->sources[function][k];
         args[k].step = 1;
         if (from->from == FROM_CONSTANT)
             constant_arg(p, from->constant, &args[k]);
         else
-            gather(p, from->from == FROM_INPUT ? s->rows : s->values, from->at, &args[k].c);
+            status =
+                gather(p, from->from == FROM_INPUT ? s->rows : s->values, from->at, &args[k].c, e);
     }
+    return status;
 }
 
 /* Sets the peer groups of the partition that begins at order[from]. */
@@ -412,15 +425,16 @@ static int run_partition(op *o, window_part *p, const rel_window *like, err *e) 
         window_arg args[MAX_ARGS];
         if (!same_keys(w, like))
             continue;
-        gather_args(o, p, i, args);
+        status = gather_args(o, p, i, args, e);
         if (w->frame.start.offset.type != TYPE_NULL || w->frame.end.offset.type != TYPE_NULL) {
             p->descending =
                 w->nkeys > w->npartition && o->node->window.keys[w->npartition].descending;
-            if (w->frame.unit == FRAME_RANGE)
-                gather(p, s->keys, w->npartition, &p->key);
+            if (w->frame.unit == FRAME_RANGE && !status)
+                status = gather(p, s->keys, w->npartition, &p->key, e);
         }
         p->out = s->columns[i];
-        status = function_of(w->kind)(p, w, args, e);
+        if (!status)
+            status = function_of(w->kind)(p, w, args, e);
         if (!status && (status = arena_full_error(p->mem, e)) == 0)
             status = arena_full_error(p->texts, e);
     }

@@ -125,8 +125,11 @@ static int merge(const exec_ctx *ctx, const sort_order *s, const sort_item *a, i
 static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items, sort_item *spare,
                       int64_t n, err *e) {
     int status = 0;
-    for (int64_t at = 0; at < n; at += RUN)
+    for (int64_t at = 0; at < n && status == 0; at += RUN) {
         sort_run(s, items + at, BASE_MIN(RUN, n - at));
+        if (at / RUN % (CANCEL_CHECK_ITEMS / RUN) == 0)
+            status = check_cancel(ctx->cancel, e);
+    }
     sort_item *from = items, *to = spare;
     for (int64_t width = RUN; width < n && status == 0; width *= 2) {
         status = check_cancel(ctx->cancel, e);
@@ -141,7 +144,7 @@ static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items
         from = to;
         to = other;
     }
-    if (from != items)
+    if (from != items && status == 0)
         memcpy(items, from, sizeof *items * (size_t)n);
     return status;
 }
@@ -184,13 +187,17 @@ static int merge_runs(const exec_ctx *ctx, const sort_order *s, const sort_item 
     return status;
 }
 
-static void make_items(const sort_order *s, int64_t from, int64_t n, sort_item *out) {
+static int make_items(const exec_ctx *ctx, const sort_order *s, int64_t from, int64_t n,
+                      sort_item *out, err *e) {
     for (int64_t k = 0; k < n; k++) {
+        if (k % CANCEL_CHECK_ITEMS == 0 && check_cancel(ctx->cancel, e))
+            return ERR_CANCELLED;
         int64_t row = from + k;
         const batch *in = rowset_batch(s->keys, (int)(row / BATCH_ROWS));
         out[k] = (sort_item){sort_prefix(s->by, s->nkeys, in->cols, (int)(row % BATCH_ROWS)),
                              (uint32_t)row};
     }
+    return 0;
 }
 
 /* Returns the number of items to sort at once: all n, if items, spare and row numbers fit into what
@@ -217,8 +224,9 @@ int sort_rows(const exec_ctx *ctx, mem_budget *memory, const rowset *keys, const
     sort_item *all = items.p;
     for (int64_t at = 0; at < count && status == 0; at += width) {
         int64_t n = BASE_MIN(width, count - at);
-        make_items(&s, at, n, all + at);
-        status = sort_items(ctx, &s, all + at, spare.p, n, e);
+        status = make_items(ctx, &s, at, n, all + at, e);
+        if (status == 0)
+            status = sort_items(ctx, &s, all + at, spare.p, n, e);
     }
     mem_array_free(&spare);
     if (status == 0)
