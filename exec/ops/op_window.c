@@ -28,7 +28,7 @@ typedef struct window_source {
     value constant;
 } window_source;
 
-enum { MAX_ARGS = 3, SCRATCH_MAX = 1 << 20 };
+enum { MAX_ARGS = 3, SCRATCH_MAX = 256 << 10 };
 
 typedef struct window_state {
     sort_buffer *input;

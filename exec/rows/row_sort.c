@@ -165,8 +165,8 @@ HEAP_DEFINE(runs, run_rest, const sort_order *, run_before, HEAP_NOT_TOLD);
 /* Writes the row numbers of the items, which are sorted runs of `width`, in sorted order. */
 static int merge_runs(const exec_ctx *ctx, const sort_order *s, const sort_item *items, int64_t n,
                       int64_t width, uint32_t *out, err *e) {
-    size_t nruns = n ? (size_t)((n + width - 1) / width) : 0;
-    run_rest *rest = mem_alloc(sizeof *rest * BASE_MAX(nruns, (size_t)1));
+    size_t nruns = (size_t)((n + width - 1) / width);
+    run_rest *rest = mem_alloc(sizeof *rest * nruns);
     int status = 0;
     for (size_t k = 0; k < nruns; k++) {
         const sort_item *from = items + (int64_t)k * width;
@@ -213,12 +213,10 @@ int sort_rows(const exec_ctx *ctx, mem_budget *memory, const rowset *keys, const
               int nkeys, mem_array *out, err *e) {
     sort_order s = {keys, by, nkeys};
     int64_t count = rowset_rows(keys), width = BASE_MIN(run_width(memory, count), count);
-    mem_array items = {0}, spare = {0};
+    mem_array items = {0};
     if (count >= UINT32_MAX)
         return err_set(e, ERR_LIMIT, "a sort takes at most 4,294,967,294 rows");
-    int status = mem_array_resize(&spare, memory, sizeof(sort_item) * (size_t)width, e);
-    if (status == 0)
-        status = mem_array_resize(&items, memory, sizeof(sort_item) * (size_t)count, e);
+    int status = mem_array_resize(&items, memory, sizeof(sort_item) * (size_t)(count + width), e);
     if (status == 0)
         status = mem_array_resize(out, memory, sizeof(uint32_t) * (size_t)count, e);
     sort_item *all = items.p;
@@ -226,11 +224,12 @@ int sort_rows(const exec_ctx *ctx, mem_budget *memory, const rowset *keys, const
         int64_t n = BASE_MIN(width, count - at);
         status = make_items(ctx, &s, at, n, all + at, e);
         if (status == 0)
-            status = sort_items(ctx, &s, all + at, spare.p, n, e);
+            status = sort_items(ctx, &s, all + at, all + count, n, e);
     }
-    mem_array_free(&spare);
-    if (status == 0)
+    if (status == 0 && width < count)
         status = merge_runs(ctx, &s, all, count, width, out->p, e);
+    for (int64_t k = 0; k < count && width == count && status == 0; k++)
+        ((uint32_t *)out->p)[k] = all[k].row;
     mem_array_free(&items);
     if (status)
         mem_array_free(out);
