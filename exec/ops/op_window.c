@@ -28,7 +28,7 @@ typedef struct window_source {
     value constant;
 } window_source;
 
-enum { MAX_ARGS = 3, SCRATCH_MAX = 256 << 10 };
+enum { MAX_ARGS = 3 };
 
 typedef struct window_state {
     sort_buffer *input;
@@ -233,9 +233,11 @@ static int window_open(op *o, err *e) {
     s->value_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(s->nvalues, 1));
     s->columns = ARENA_ARRAY(o->mem, column *, n);
     s->results = arena_new_sharing(&o->memory);
-    s->scratch = arena_new_sharing(&o->memory);
-    /* arena_reset keeps this chunk: no partition that fits in it needs a file */
-    arena_alloc(s->scratch, BASE_MIN(o->memory.limit_bytes / 8, (size_t)SCRATCH_MAX));
+    /* a quarter of the budget is for partitions, which come when the rows have taken the rest:
+     * making a file for each of many partitions would take longer than computing them */
+    size_t quarter = o->memory.limit_bytes / 4;
+    o->memory.limit_bytes -= quarter;
+    s->scratch = arena_new_spilling(quarter, o->ctx->space);
     return 0;
 }
 
