@@ -162,6 +162,19 @@ static bool run_before(const sort_order *s, run_rest a, run_rest b) {
 
 HEAP_DEFINE(runs, run_rest, const sort_order *, run_before, HEAP_NOT_TOLD);
 
+/* Replaces the first run of the heap. Moves the smaller children up to a leaf and then x up from
+ * there: that takes half the comparisons of runs_update, since x mostly belongs near the leaves. */
+static void replace_first(const sort_order *s, run_rest *heap, size_t n, run_rest x) {
+    size_t at = 0, child = 1;
+    for (; child < n; child = 2 * at + 1) {
+        if (child + 1 < n && run_before(s, heap[child + 1], heap[child]))
+            child++;
+        heap[at] = heap[child];
+        at = child;
+    }
+    runs_update(s, heap, at + 1, at, x);
+}
+
 /* Writes the row numbers of the items, which are sorted runs of `width`, in sorted order. */
 static int merge_runs(const exec_ctx *ctx, const sort_order *s, const sort_item *items, int64_t n,
                       int64_t width, uint32_t *out, err *e) {
@@ -179,7 +192,7 @@ static int merge_runs(const exec_ctx *ctx, const sort_order *s, const sort_item 
         out[k] = rest[0].next->row;
         run_rest first = {rest[0].next + 1, rest[0].end};
         if (first.next < first.end)
-            runs_update(s, rest, nruns, 0, first);
+            replace_first(s, rest, nruns, first);
         else
             runs_pop(s, rest, &nruns);
     }

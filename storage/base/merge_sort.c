@@ -42,7 +42,7 @@ static int merge(const sorting *s, char *items, size_t na, size_t n, err *e) {
 
 static int sort_part(const sorting *s, char *items, size_t n, err *e) {
     int status = check_cancel(s->cancel, e);
-    if (n <= RUN && status == 0)
+    if (n > 1 && n <= RUN && status == 0)
         qsort(items, n, s->size, s->compare);
     if (n <= RUN || status)
         return status;
