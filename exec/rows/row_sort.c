@@ -153,11 +153,12 @@ static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items
 
 /* What is left of a sorted run. */
 typedef struct run_rest {
+    sort_item first; /* = *next */
     const sort_item *next, *end;
 } run_rest;
 
 static bool run_before(const sort_order *s, run_rest a, run_rest b) {
-    return sort_before(s, *a.next, *b.next);
+    return sort_before(s, a.first, b.first);
 }
 
 HEAP_DEFINE(runs, run_rest, const sort_order *, run_before, HEAP_NOT_TOLD);
@@ -183,16 +184,16 @@ static int merge_runs(const exec_ctx *ctx, const sort_order *s, const sort_item 
     int status = 0;
     for (size_t k = 0; k < nruns; k++) {
         const sort_item *from = items + (int64_t)k * width;
-        rest[k] = (run_rest){from, from + BASE_MIN(width, n - (int64_t)k * width)};
+        rest[k] = (run_rest){*from, from, from + BASE_MIN(width, n - (int64_t)k * width)};
     }
     runs_build(s, rest, nruns);
     for (int64_t k = 0; nruns > 0 && status == 0; k++) {
         if (k % CANCEL_CHECK_ITEMS == 0)
             status = check_cancel(ctx->cancel, e);
-        out[k] = rest[0].next->row;
-        run_rest first = {rest[0].next + 1, rest[0].end};
-        if (first.next < first.end)
-            replace_first(s, rest, nruns, first);
+        out[k] = rest[0].first.row;
+        const sort_item *next = rest[0].next + 1, *end = rest[0].end;
+        if (next < end)
+            replace_first(s, rest, nruns, (run_rest){*next, next, end});
         else
             runs_pop(s, rest, &nruns);
     }
