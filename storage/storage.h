@@ -51,6 +51,16 @@ bool store_is_read_only(const store *s);
  * complete and synced. ERR_CANCELLED, ERR_IO, ERR_FULL. */
 int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e);
 
+/* Verifies all of the database in the directory `from`, which need not be one that can be opened, or
+ * of the store's last commit if `from` is NULL. Appends a line per fault and one at the end to
+ * *report. ERR_CANCELLED; ERR_IO, ERR_BUSY, if the file cannot be read. */
+int store_check(store *s, const char *from, const atomic_bool *cancel, buf *report,
+                uint64_t *faults, err *e);
+/* Copies all that is sound of such a database into a new one, as store_backup does, and appends to
+ * *report what was copied and what is lost. *whole: nothing is lost. */
+int store_recover(store *s, const char *directory, const char *from, const atomic_bool *cancel,
+                  buf *report, bool *whole, err *e);
+
 /* ---- the catalog ----------------------------------------------------------------------------- */
 
 typedef struct column_def {

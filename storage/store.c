@@ -1,9 +1,12 @@
 /*
  * store.c - one database: opens its tables and, on first use, its cache, and closes both.
  */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cache/cache_int.h"
 #include "tables/tables_int.h"
@@ -46,6 +49,51 @@ bool store_is_memory(const store *s) {
 
 bool store_is_read_only(const store *s) {
     return s->read_only;
+}
+
+/* ---- recovering ------------------------------------------------------------------------------ */
+
+/* Removes the files of a database of which only the first is to stay (keep), or none. */
+static void remove_files(const char *directory, bool keep) {
+    static const char *const names[] = {"tables.mdb", "tables.mdb-lock", "writer.lock"};
+    buf path = {0};
+    for (size_t i = keep; i < sizeof names / sizeof *names; i++) {
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", directory, names[i]);
+        unlink(path.p);
+    }
+    if (!keep)
+        rmdir(directory);
+    buf_free(&path);
+}
+
+/* Like a backup, the copy has its name only when it is complete. */
+int store_recover(store *s, const char *directory, const char *from, const atomic_bool *cancel,
+                  buf *report, bool *whole, err *e) {
+    struct stat st;
+    buf part = {0};
+    store *to = NULL;
+    char *name = path_without_slashes(directory);
+    bool taken = lstat(name, &st) == 0;
+    int status = 0;
+    if (taken || part_create(name, &part) != 0) {
+        status = err_set_errno(e, taken ? EEXIST : errno, "cannot create '%s'", name);
+    } else {
+        status = store_open(&(store_options){.path = part.p}, &to, e);
+        if (!status)
+            status = tables_recover(s, from, to, cancel, report, whole, e);
+        store_close(to);
+        remove_files(part.p, !status);
+        if (!status && rename(part.p, name) != 0)
+            status = err_set_errno(e, errno, "cannot create '%s'", name);
+        if (status)
+            remove_files(part.p, false);
+        else
+            status = directory_sync(name, e);
+    }
+    buf_free(&part);
+    free(name);
+    return status;
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */

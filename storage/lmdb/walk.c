@@ -10,8 +10,7 @@
 #include "walk_int.h"
 
 enum {
-    FREE_LIST_FLAGS = 0x4008, /* MDB_INTEGERKEY, and the environment's MDB_NOSUBDIR */
-    PAGES_BEYOND = 1 << 20    /* pages at the end may be in use by no tree and never written */
+    PAGES_BEYOND = 1 << 20 /* pages at the end may be in use by no tree and never written */
 };
 
 /* A page on the path from the root to a leaf. */
@@ -124,8 +123,6 @@ static int enter(walk *w, walk_tree *t, level *l, int depth, bool *entered) {
         t->found.leaf_pages++;
     else
         t->found.branch_pages++;
-    if (w->pages_read)
-        atomic_fetch_add_explicit(w->pages_read, 1, memory_order_relaxed);
     *entered = true;
     return 0;
 }
@@ -135,10 +132,10 @@ static int resolve(walk *w, walk_tree *t, uint64_t leaf, const page_node *n, MDB
                    const uint8_t **data) {
     bool again;
     const uint8_t *bytes;
-    uint64_t count = page_overflow_count(&w->file, n->data_bytes);
     const char *what = page_overflow(&w->file, n->child, n->data_bytes, &bytes);
     if (what)
         return tell_value(w, t, n->child, leaf, what, key);
+    uint64_t count = page_overflow_run(&w->file, n->child);
     if (!own_pages(w, t->owner, n->child, count, &again)) {
         int status = again ? tell_value(w, t, n->child, leaf, "is used twice", key)
                            : tell(w, t, (walk_fault){.page = n->child, .what = "is used twice"});
@@ -146,8 +143,6 @@ static int resolve(walk *w, walk_tree *t, uint64_t leaf, const page_node *n, MDB
             return status;
     }
     t->found.overflow_pages += count;
-    if (w->pages_read)
-        atomic_fetch_add_explicit(w->pages_read, count, memory_order_relaxed);
     *data = bytes;
     return 0;
 }
@@ -189,9 +184,14 @@ static int read_tree_record(walk *w, walk_tree *t, const walk_value *v) {
     return 0;
 }
 
-static int visit_value(walk *w, walk_tree *t, uint64_t page, int index) {
+static int visit_value(walk *w, walk_tree *t, const level *l, int index) {
+    uint64_t page = l->page;
     page_node n = page_get_node(&w->file, page, true, index);
-    walk_value v = {t, page, {n.key_bytes, (void *)(uintptr_t)n.key}, {0, NULL}};
+    walk_value v = {.tree = t,
+                    .page = page,
+                    .key = {n.key_bytes, (void *)(uintptr_t)n.key},
+                    .low = l->low,
+                    .high = l->high};
     const uint8_t *data = n.data;
     t->found.entries++;
     bool is_record = n.flags == F_SUBDATA;
@@ -213,7 +213,7 @@ static int visit_value(walk *w, walk_tree *t, uint64_t page, int index) {
 static int visit_leaf(walk *w, walk_tree *t, const level *l) {
     int status = 0;
     for (int i = 0; i < l->nodes && !status; i++)
-        status = visit_value(w, t, l->page, i);
+        status = visit_value(w, t, l, i);
     return status;
 }
 
@@ -248,7 +248,7 @@ static int walk_tree_pages(walk *w, walk_tree *t) {
     level levels[PAGE_DEPTH_MAX + 2] = {{.page = t->record.root}};
     const page_tree *r = &t->record, *f = &t->found;
     bool entered = false;
-    unsigned flags = t->owner == WALK_FREE_LIST ? FREE_LIST_FLAGS : 0;
+    unsigned flags = t->owner == WALK_FREE_LIST ? WALK_FREE_LIST_FLAGS : 0;
     if (r->flags != flags || r->depth > PAGE_DEPTH_MAX)
         return tell_page(w, t, &levels[0], "is the root of a tree with unknown settings", false);
     if (r->root == NO_PAGE) {
@@ -351,6 +351,7 @@ int walk_main(walk *w) {
 }
 
 int walk_named(walk *w, walk_tree *t) {
+    t->walked = true;
     return walk_tree_pages(w, t);
 }
 
@@ -386,10 +387,23 @@ int walk_all(walk *w, const void *bytes, size_t n) {
 
 void walk_free(walk *w) {
     free(w->owner);
+    free(w->spare);
     free(w->trees);
-    w->owner = NULL;
+    w->owner = w->spare = NULL;
     w->trees = NULL;
     w->ntrees = w->trees_cap = 0;
+}
+
+int walk_again(walk *w, const walk_tree *t) {
+    uint16_t *owner = w->owner;
+    walk_tree again = {.name = t->name, .record = t->record, .owner = t->owner};
+    if (!w->spare)
+        w->spare = mem_alloc(w->nowner * sizeof *w->spare);
+    memset(w->spare, 0, w->nowner * sizeof *w->spare);
+    w->owner = w->spare;
+    int status = walk_tree_pages(w, &again);
+    w->owner = owner;
+    return status;
 }
 
 walk_tree *walk_find(walk *w, str name) {

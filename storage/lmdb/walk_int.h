@@ -24,6 +24,9 @@
 
 #include "storage/containers.h"
 
+/* Of the free list's record: MDB_INTEGERKEY, and the environment's MDB_NOSUBDIR. */
+enum { WALK_FREE_LIST_FLAGS = 0x4008 };
+
 /* Owners of pages other than named trees, which have their position in trees[] + WALK_OWNERS. */
 enum { WALK_NO_OWNER, WALK_IS_FREE, WALK_FREE_LIST, WALK_MAIN, WALK_OWNERS };
 
@@ -32,6 +35,7 @@ typedef struct walk_tree {
     page_tree record; /* as the main tree or the meta page has it */
     page_tree found;  /* pages and entries that were found */
     uint16_t owner;
+    bool walked; /* walk_named was called */
     bool faulty; /* a fault of the tree was reported */
 } walk_tree;
 
@@ -39,6 +43,7 @@ typedef struct walk_value {
     const walk_tree *tree;
     uint64_t page; /* the leaf */
     MDB_val key, data;
+    MDB_val low, high; /* the keys that the leaf may have, as in walk_fault */
 } walk_value;
 
 typedef struct walk_fault {
@@ -56,13 +61,13 @@ typedef struct walk {
     void *arg;
     int (*value)(void *arg, const walk_value *v); /* NULL: values are not wanted */
     int (*fault)(void *arg, const walk_fault *f);
-    const atomic_bool *cancel;    /* may be NULL */
-    _Atomic uint64_t *pages_read; /* for a progress display; may be NULL */
+    const atomic_bool *cancel; /* may be NULL */
     /* Set by the walk. */
     page_file file;
     page_meta meta;
     uint16_t *owner;    /* [last page + 1] */
     uint64_t nowner;    /* number of entries of owner */
+    uint16_t *spare;    /* [nowner] owners in walk_again */
     bool free_is_sound; /* walk_free_list found no fault */
     walk_tree free_list, main_tree;
     walk_tree *trees; /* [ntrees] the named trees, by name */
@@ -79,6 +84,8 @@ int walk_end(walk *w); /* tells pages that are neither in use nor free */
 int walk_all(walk *w, const void *bytes, size_t n);
 void walk_free(walk *w);
 
+/* Walks a tree of trees[] again, as if none of its pages had been read. */
+int walk_again(walk *w, const walk_tree *t);
 /* Finds a named tree after walk_main; NULL: it was not found. */
 walk_tree *walk_find(walk *w, str name);
 

@@ -101,9 +101,7 @@ static int copy_tables(store *s, const char *part, const char *directory, const 
     return status;
 }
 
-/* Makes a new directory for the copy. A killed backup of an earlier process with the same pid may
- * have left a directory of the same name, so several names are tried. */
-static int make_part(const char *directory, buf *part) {
+int part_create(const char *directory, buf *part) {
     enum { TRIES = 1000 };
     int made = -1;
     for (int k = 0; k < TRIES && made != 0; k++) {
@@ -120,7 +118,7 @@ static int copy_and_name(store *s, const char *directory, const atomic_bool *can
     struct stat st;
     buf part = {0};
     bool taken = lstat(directory, &st) == 0;
-    int status = taken || make_part(directory, &part) != 0
+    int status = taken || part_create(directory, &part) != 0
                      ? err_set_errno(e, taken ? EEXIST : errno, "cannot create '%s'", directory)
                      : copy_tables(s, part.p, directory, cancel, e);
     if (!status)

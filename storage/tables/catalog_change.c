@@ -11,9 +11,6 @@
 
 #include "tables_int.h"
 
-/* In the tree of settings: the prefix of the keys that name the trees whose pages cannot be freed. */
-#define LOST_TREE "lost-tree:"
-
 /* ---- records and names ----------------------------------------------------------------------- */
 
 static int record_put(txn *t, char kind, uint32_t id, str bytes, err *e) {

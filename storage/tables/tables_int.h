@@ -132,6 +132,8 @@ static inline int64_t key_rowid(MDB_val key) {
 typedef struct catalog_copy_key {
     char bytes[sizeof CATALOG_COPY + 5];
 } catalog_copy_key;
+/* The same of keys that name the trees whose pages cannot be freed. */
+#define LOST_TREE "lost-tree:"
 
 #define ROWS_UNKNOWN UINT64_MAX
 
@@ -418,6 +420,16 @@ char *path_without_slashes(const char *path);
 /* Returns the name of a network file system, found by statfs's f_type; NULL for other file
  * systems. */
 const char *fs_network_name(long magic);
+
+/* Makes a new directory, for a copy that gets the name `directory` when it is complete. A killed copy
+ * of an earlier process with the same pid may have left a directory of the same name, so several
+ * names are tried. -1: errno. */
+int part_create(const char *directory, buf *part);
+
+/* Copies what is sound of the store's database, or of the one in the directory `from`, to the empty
+ * database `to`: see store_recover. */
+int tables_recover(store *s, const char *from, store *to, const atomic_bool *cancel, buf *report,
+                   bool *whole, err *e);
 
 /* POSIX locks on writer.lock, exclusive and shared. ERR_BUSY after the timeout; ERR_CANCELLED. */
 int writer_lock(store *s, const txn_wait *wait, err *e);
