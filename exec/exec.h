@@ -209,7 +209,7 @@ typedef struct db_object {
 int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
 const settings *db_settings(const db *d); /* as of the last finished statement */
 
-/* The next three return ERR_CANCELLED soon after *cancel becomes true; `cancel` may be NULL. */
+/* The next five return ERR_CANCELLED soon after *cancel becomes true; `cancel` may be NULL. */
 
 /* Returns information on the default model, which is opened if it is not open; texts are copied
  * into `mem`. Errors are those of llm_engine_open, and ERR_MODEL if no model is found. */
@@ -218,6 +218,10 @@ int db_model_info(db *d, arena *mem, llm_model_info *out, const atomic_bool *can
 int db_tokenize(db *d, str text, buf *out, const atomic_bool *cancel, err *e);
 int db_backup(db *d, const char *directory, const atomic_bool *cancel,
               err *e); /* see store_backup */
+int db_check(db *d, const char *from, const atomic_bool *cancel, buf *report, uint64_t *faults,
+             err *e); /* see store_check */
+int db_recover(db *d, const char *directory, const char *from, const atomic_bool *cancel,
+               buf *report, bool *whole, err *e); /* see store_recover */
 
 /* Sets the variable :name, which SQL reads as a TEXT literal; both texts are copied. */
 void db_set_variable(db *d, str name, str text);

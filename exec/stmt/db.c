@@ -110,7 +110,7 @@ void db_set_variable(db *d, str name, str text) {
     d->nvariables++;
 }
 
-/* ---- on the worker: backup, models ----------------------------------------------------------- */
+/* ---- on the worker: backup, damage, models --------------------------------------------------- */
 
 typedef struct backup_request {
     db *db;
@@ -126,6 +126,42 @@ static int backup(void *arg, err *e) {
 int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e) {
     backup_request r = {d, directory, cancel};
     return worker_call(&d->worker, backup, &r, e);
+}
+
+typedef struct damage_request {
+    db *db;
+    const char *directory, *from;
+    const atomic_bool *cancel;
+    buf *report;
+    uint64_t faults;
+    bool whole;
+} damage_request;
+
+static int check(void *arg, err *e) {
+    damage_request *r = arg;
+    return store_check(r->db->store, r->from, r->cancel, r->report, &r->faults, e);
+}
+
+int db_check(db *d, const char *from, const atomic_bool *cancel, buf *report, uint64_t *faults,
+             err *e) {
+    damage_request r = {.db = d, .from = from, .cancel = cancel, .report = report};
+    int status = worker_call(&d->worker, check, &r, e);
+    *faults = r.faults;
+    return status;
+}
+
+static int recover(void *arg, err *e) {
+    damage_request *r = arg;
+    return store_recover(r->db->store, r->directory, r->from, r->cancel, r->report, &r->whole, e);
+}
+
+int db_recover(db *d, const char *directory, const char *from, const atomic_bool *cancel,
+               buf *report, bool *whole, err *e) {
+    damage_request r = {
+        .db = d, .directory = directory, .from = from, .cancel = cancel, .report = report};
+    int status = worker_call(&d->worker, recover, &r, e);
+    *whole = r.whole;
+    return status;
 }
 
 /* Opens the default model, found through the current catalog. The caller must release it

@@ -89,6 +89,8 @@ bool cmd_settings(shell *sh, command_call *c);
 bool cmd_import(shell *sh, command_call *c);
 bool cmd_dump(shell *sh, command_call *c);
 bool cmd_backup(shell *sh, command_call *c);
+bool cmd_check(shell *sh, command_call *c);
+bool cmd_recover(shell *sh, command_call *c);
 bool cmd_model(shell *sh, command_call *c);
 bool cmd_stats(shell *sh, command_call *c);
 bool cmd_cache(shell *sh, command_call *c);

@@ -1,6 +1,6 @@
 /*
  * commands_schema.c - commands that list or copy the contents of the database: .tables, .schema,
- * .dump, .import, .backup.
+ * .dump, .import, .backup, .check, .recover.
  *
  * Invariant: .read of what .dump wrote restores the database. The dump has models and tables with
  * their rows first, then indexes, then views, each after the views that it reads.
@@ -308,7 +308,7 @@ bool cmd_dump(shell *sh, command_call *c) {
     return ok;
 }
 
-/* ---- .import, .backup ------------------------------------------------------------------------ */
+/* ---- .import, .backup, .check, .recover ------------------------------------------------------ */
 
 bool cmd_import(shell *sh, command_call *c) {
     const char *words[2] = {0};
@@ -350,4 +350,40 @@ bool cmd_backup(shell *sh, command_call *c) {
         return shell_failed(sh, &e);
     shell_note(sh, "copied to '%s'", c->argv[0]);
     return true;
+}
+
+static void write_report(shell *sh, buf *report) {
+    if (report->n == 0)
+        return;
+    output_begin(&sh->out, false);
+    output_write(&sh->out, report);
+    output_end(&sh->out);
+}
+
+bool cmd_check(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    buf report = {0};
+    uint64_t faults = 0;
+    const char *from = c->argc ? c->argv[0] : NULL;
+    if (!shell_ready(sh))
+        return false;
+    int status = db_check(sh->db, from, signals_cancel_flag(), &report, &faults, &e);
+    write_report(sh, &report);
+    buf_free(&report);
+    return status ? shell_failed(sh, &e) : faults == 0;
+}
+
+bool cmd_recover(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    buf report = {0};
+    bool whole = false;
+    const char *from = c->argc > 1 ? c->argv[1] : NULL;
+    if (c->argc == 0)
+        return shell_complain(sh, "%s needs the directory of the new database", c->name);
+    if (!shell_ready(sh))
+        return false;
+    int status = db_recover(sh->db, c->argv[0], from, signals_cancel_flag(), &report, &whole, &e);
+    write_report(sh, &report);
+    buf_free(&report);
+    return status ? shell_failed(sh, &e) : true;
 }
