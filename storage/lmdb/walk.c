@@ -110,8 +110,12 @@ static int enter(walk *w, walk_tree *t, level *l, int depth, bool *entered) {
                        : tell(w, t, (walk_fault){.page = l->page, .what = "is used twice"});
     if (status || again)
         return status;
+    /* A reference to a page beyond the file's end is told of that page, and the page's other nodes are
+     * read all the same. */
+    page_file endless = w->file;
+    endless.pages = endless.last_page = (uint64_t)1 << 48;
     const char *what =
-        page_verify(&w->file, l->page, t->owner == WALK_FREE_LIST, &l->leaf, &l->nodes);
+        page_verify(&endless, l->page, t->owner == WALK_FREE_LIST, &l->leaf, &l->nodes);
     if (what)
         return tell_page(w, t, l, what, last);
     if (l->leaf != (depth == t->record.depth))
