@@ -2,7 +2,7 @@
  * cache_check.c - verifies the pages of a cache.mdb before LMDB opens it.
  *
  * LMDB trusts its pages: a flipped bit can make it read or write anywhere in this process. So every
- * page that LMDB could reach is read by lmdb/walk.c, and the first fault refuses the file. A file
+ * page that LMDB could reach is read by lmdb/walk_pages.c, and the first fault refuses the file. A file
  * that passes can still hold wrong values; those fail their checksums.
  */
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * LMDB trusts its pages: a flipped bit can make it read or write anywhere in this process. The
  * functions here check a page before anything in it is used, and need no more than its bytes. Two
- * callers put pages together: walk.c verifies a whole file, guard.c the pages that LMDB is about to
+ * callers put pages together: walk_pages.c verifies a whole file, guard.c the pages that LMDB is about to
  * read. Formats: struct MDB_page, MDB_node, MDB_db, MDB_meta of mdb.c, 64 bit, little-endian.
  *
  * A tree's pages:

@@ -1,7 +1,7 @@
 /*
  * check.c - .check: verifies a whole database and tells every fault.
  *
- * Verified besides pages and free list (walk.c): checksums of all values, that rows decode by their
+ * Verified besides pages and free list (walk_pages.c): checksums of all values, that rows decode by their
  * table's layout, that every index has exactly one entry for every row, that the catalog decodes,
  * that its copy is the same, and that it counts the rows that are there. Not verified: UNIQUE, NOT
  * NULL, CHECK.

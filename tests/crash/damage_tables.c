@@ -338,11 +338,13 @@ static uint64_t choose_page(void) {
     }
 }
 
-/* Damages b, a copy of the reference. Returns the kind. */
-static int damage(bytes *b) {
+/* Damages b, a copy of the reference. Returns the kind. A free page can be an old version of another,
+ * too: *old is then set. */
+static int damage(bytes *b, bool *old) {
     int kind = (int)crash_random(KINDS);
     uint64_t page = choose_page(), other = choose_page();
     uint8_t *p = b->p + page * PAGE, *q = b->p + other * PAGE, kept[PAGE];
+    *old = kind == OLDER;
     switch (kind) {
     case FLIPPED:
         for (uint32_t i = 0, n = 1 + crash_random(8); i < n; i++)
@@ -359,6 +361,7 @@ static int damage(bytes *b) {
     case SWAPPED:
     case ANOTHER: {
         bool patched = kind == ANOTHER || crash_random(2);
+        *old = places[page].class == CLASS_FREE || places[other].class == CLASS_FREE;
         memcpy(kept, p, PAGE);
         memcpy(p, q, PAGE);
         if (kind == SWAPPED)
@@ -594,6 +597,10 @@ static int write_something(store *s, int table, int what) {
     if (!t)
         return ERR_CORRUPT;
     const table_def *def = find_table(t, table);
+    if (!def) { /* of a file without any bytes, a new database was made */
+        txn_abort(t);
+        return ERR_BIND;
+    }
     int64_t k = 50 + what, rowid = table == 2 ? k * 10 : table == 3 ? 2 : k;
     int second[] = {1};
     index_def x = {.name = STR("made"), .ncolumns = 1, .columns = second};
@@ -769,7 +776,8 @@ static int one_round(uint64_t seed) {
     snprintf(dir, sizeof dir, "%s/damaged", folder);
     bytes b = {malloc(reference.n), reference.n};
     memcpy(b.p, reference.p, b.n);
-    int kind = damage(&b), before = crashes + wrongs + untold + unread;
+    bool old;
+    int kind = damage(&b, &old), before = crashes + wrongs + untold + unread;
     damage_facts facts = look_at_damage(&b);
     outcome reads = {0}, writes = {0}, checks = {0}, recovers = {0};
     write_file(dir, b);
@@ -781,7 +789,7 @@ static int one_round(uint64_t seed) {
     bool complete = facts.structure <= 1;
     crashes += !run_child(RECOVERS, dir, &b, complete, &recovers);
     int wrong = (reads.wrong > 0) + (writes.wrong > 0) + (recovers.wrong > 0);
-    *(kind == OLDER ? &stale : &wrongs) += wrong;
+    *(old ? &stale : &wrongs) += wrong;
     bool any_told = !reads.opened;
     for (int i = 0; i < TABLES; i++) {
         any_told = any_told || reads.told[i];
@@ -791,12 +799,12 @@ static int one_round(uint64_t seed) {
         }
     }
     told += any_told;
-    if ((any_told || reads.wrong) && kind != OLDER && !checks.faults && !checks.check_failed) {
+    if ((any_told || (reads.wrong && !old)) && !checks.faults && !checks.check_failed) {
         untold++;
         printf("  .check finds nothing\n");
     }
     int failures = crashes + wrongs + untold + unread - before;
-    if (failures || (kind == OLDER && wrong) || getenv("KVASIR_DAMAGE_VERBOSE"))
+    if (failures || (old && wrong) || getenv("KVASIR_DAMAGE_VERBOSE"))
         printf("seed %llu: %s%s\n", (unsigned long long)seed, kind_names[kind],
                failures ? "" : " (not a failure)");
     free(b.p);

@@ -1,5 +1,5 @@
 /*
- * walk.c - walks a whole LMDB file without LMDB (what is verified, and the callers: walk_int.h).
+ * walk_pages.c - walks a whole LMDB file without LMDB (what is verified, and the callers: walk_int.h).
  *
  * Invariants: whatever the file holds, no byte outside it is read, and no page is entered twice for
  * the same tree, so a walk ends. After a fault the walk goes on with the page's neighbours.
