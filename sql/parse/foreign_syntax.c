@@ -98,7 +98,7 @@ static const struct {
     {NULL, 0, NULL, TK_ID, "SUMMARIZE",
      "write SELECT count(a), count(DISTINCT a), min(a), max(a), avg(a) FROM name"},
     {NULL, 0, NULL, TK_ID, "PRAGMA",
-     "use SET and SHOW for settings, .schema NAME for a table's columns"},
+     "use SET and SHOW for settings, .schema NAME for a table's columns, .check for damage"},
     {NULL, TK_AS, NULL, TK_STRING, NULL, "quote a name with \""},
     {"SHOW", TK_ID, "COLUMNS", TK_FROM, NULL, ".schema NAME shows a table's columns"},
     {NULL, 0, NULL, TK_ID, "PIVOT",
