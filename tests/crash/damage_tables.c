@@ -399,9 +399,17 @@ static bool row_is_whole(const bytes *b, const row_place *r) {
            is_whole(b, r->overflow, r->more_bytes);
 }
 
+/* Whether bytes changed that belong to a row and not to its page. */
+static bool row_is_hit(const bytes *b, const row_place *r) {
+    size_t more = r->more_bytes ? r->more_bytes - PAGE_HEADER : 0;
+    return !is_whole(b, r->at, r->node_bytes) || !is_whole(b, r->overflow + PAGE_HEADER, more);
+}
+
 typedef struct damage_facts {
     bool whole[TABLES]; /* no page of the table nor one that all tables need was touched */
     int structure;      /* touched pages that are not leaves or overflow pages */
+    bool in_use;        /* a page in use was touched */
+    bool row;           /* bytes of a row were */
 } damage_facts;
 
 static damage_facts look_at_damage(const bytes *b) {
@@ -422,6 +430,8 @@ static damage_facts look_at_damage(const bytes *b) {
     }
     for (int i = 0; i < TABLES; i++)
         f.whole[i] = f.whole[i] && !common && b->n >= reference.n;
+    for (size_t i = 0; i < nrows && !f.row; i++)
+        f.row = row_is_hit(b, &rows[i]);
     return f;
 }
 
@@ -799,7 +809,9 @@ static int one_round(uint64_t seed) {
         }
     }
     told += any_told;
-    if ((any_told || (reads.wrong && !old)) && !checks.faults && !checks.check_failed) {
+    /* A whole page of other bytes, a row with other bytes, and what failed a query must be found. */
+    bool planted = (facts.in_use && (kind == ZEROED || kind == RANDOM)) || (facts.row && !old);
+    if ((planted || any_told || (reads.wrong && !old)) && !checks.faults && !checks.check_failed) {
         untold++;
         printf("  .check finds nothing\n");
     }
