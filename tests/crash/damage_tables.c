@@ -714,9 +714,10 @@ static void child_recovers(const char *dir, const bytes *damaged, bool complete,
     if (getenv("KVASIR_DAMAGE_VERBOSE"))
         printf("%s", report.p ? report.p : e.message);
     if (status) {
-        bool empty = damaged->n < 2 * PAGE;
-        o->wrong += !empty;
-        printf(empty ? "" : "  not recovered: %s\n", e.message);
+        bool tiny = damaged->n < 2 * PAGE; /* nothing is left to recover */
+        o->wrong += !tiny;
+        if (!tiny)
+            printf("  not recovered: %s\n", e.message);
     } else {
         CHECK(store_check(s, made, NULL, &report, &o->faults, &e) == 0, "%s", e.message);
         if (o->faults) {
