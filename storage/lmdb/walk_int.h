@@ -84,6 +84,7 @@ int walk_end(walk *w); /* tells pages that are neither in use nor free */
 int walk_all(walk *w, const void *bytes, size_t n);
 void walk_free(walk *w);
 
+int walk_ignore_fault(void *arg, const walk_fault *f); /* for walk.fault */
 /* Walks a tree of trees[] again, as if none of its pages had been read. */
 int walk_again(walk *w, const walk_tree *t);
 /* Finds a named tree after walk_main; NULL: it was not found. */

@@ -115,10 +115,6 @@ static void tell_value(check *c, const walk_value *v, int64_t rowid, const char 
         c->index_faulty = true;
 }
 
-static int64_t rowid_or(MDB_val key, int64_t otherwise) {
-    return key.mv_data && key.mv_size == KEY_ROWID ? rowid_get(key.mv_data) : otherwise;
-}
-
 /* Notes which rows a fault of the table's tree loses, and appends them. */
 static void lose_rows(check *c, const walk_fault *f, buf *b) {
     int64_t first = rowid_or(f->low, INT64_MIN);
@@ -394,12 +390,6 @@ static bool choose_buckets(const key_sums *a, const key_sums *b, bool *out) {
     return n > 0;
 }
 
-static int ignore_fault(void *arg, const walk_fault *f) {
-    (void)arg;
-    (void)f;
-    return 0;
-}
-
 static int compare_index(check *c, const walk_tree *rows, const walk_tree *entries) {
     bool buckets[BUCKETS];
     hashed_keys of_rows = {0}, of_entries = {0};
@@ -407,7 +397,7 @@ static int compare_index(check *c, const walk_tree *rows, const walk_tree *entri
     if (!choose_buckets(wanted, c->entries, buckets))
         return 0;
     c->buckets = buckets;
-    c->w.fault = ignore_fault;
+    c->w.fault = walk_ignore_fault;
     c->w.value = collect_row;
     c->keys = &of_rows;
     int status = rows ? walk_again(&c->w, rows) : 0;

@@ -71,12 +71,13 @@ void file_objects_begin(file_objects *o, walk *w);
 void file_objects_end(file_objects *o);
 void file_objects_free(file_objects *o);
 
-static inline sum_rule file_rule(uint32_t tree, size_t head_bytes) {
-    return (sum_rule){.seed = tree, .head_bytes = head_bytes};
-}
 /* Whether a value of a tree is sound by its checksums, if it has any; *payload: without them. */
 bool file_payload(bool has_sums, uint32_t tree, size_t head_bytes, const walk_value *v,
                   MDB_val *payload);
+/* The rowid of a row's key; `otherwise` if there is no key or it is none of a row. */
+static inline int64_t rowid_or(MDB_val key, int64_t otherwise) {
+    return key.mv_data && key.mv_size == KEY_ROWID ? rowid_get(key.mv_data) : otherwise;
+}
 /* Number of the tree "s<n>"; false: the name is another one. */
 bool file_tree_number(str name, uint32_t *out);
 /* Finds the tree s<n>; NULL: the main tree lacks it. */

@@ -290,10 +290,6 @@ static void lose(recovery *r, int64_t first, int64_t last) {
     ARRAY_PUSH(r->ranges, r->nranges, r->ranges_cap, ((rowid_range){first, last}));
 }
 
-static int64_t rowid_or(MDB_val key, int64_t otherwise) {
-    return key.mv_data && key.mv_size == KEY_ROWID ? rowid_get(key.mv_data) : otherwise;
-}
-
 static rowid_range range_of(MDB_val low, MDB_val high) {
     int64_t end = rowid_or(high, INT64_MAX);
     return (rowid_range){rowid_or(low, INT64_MIN), end == INT64_MAX ? end : end - 1};

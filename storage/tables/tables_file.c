@@ -165,12 +165,6 @@ static int look_for_old_header(void *arg, const walk_value *v) {
     return 0;
 }
 
-static int ignore_fault(void *arg, const walk_fault *f) {
-    (void)arg;
-    (void)f;
-    return 0;
-}
-
 void file_objects_begin(file_objects *o, walk *w) {
     walk_tree *t = walk_find(w, STR("catalog"));
     *o = (file_objects){.mem = arena_new(), .has_sums = true};
@@ -179,7 +173,7 @@ void file_objects_begin(file_objects *o, walk *w) {
     walk quiet = *w;
     quiet.arg = o;
     quiet.value = look_for_old_header;
-    quiet.fault = ignore_fault;
+    quiet.fault = walk_ignore_fault;
     quiet.spare = NULL;
     walk_again(&quiet, t);
     free(quiet.spare);
