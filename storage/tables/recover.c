@@ -519,7 +519,7 @@ static int copy_index(recovery *r, const index_def *x) {
     if (status)
         return status;
     r->e = &why;
-    status = end(r, catalog_create_index(r->t, def->name, x, r->cancel, &why));
+    status = end(r, catalog_create_index(r->t, def->name, x, NULL, r->cancel, &why));
     r->e = e;
     if (status && status != ERR_CONSTRAINT && status != ERR_BIND) {
         *e = why;

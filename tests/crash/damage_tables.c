@@ -620,7 +620,7 @@ static int write_something(store *s, int table, int what) {
     int status = what == 0   ? table_insert(t, def, row, NULL, &e)
                  : what == 1 ? table_update(t, def, rowid, row, &e)
                  : what == 2 ? table_delete(t, def, rowid, &e)
-                 : what == 3 ? catalog_create_index(t, def->name, &x, NULL, &e)
+                 : what == 3 ? catalog_create_index(t, def->name, &x, NULL, NULL, &e)
                              : catalog_drop_table(t, def->name, &e);
     if (!status)
         return txn_commit(t, &e);

@@ -230,7 +230,7 @@ static void test_version_1_is_read_and_upgraded(void **state) {
     OK(stats_analyze(t, table_named(t, "people"), NULL, &e));
     int name = 1;
     index_def index = {.name = STR("by_name"), .ncolumns = 1, .columns = &name};
-    OK(catalog_create_index(t, STR("people"), &index, NULL, &e));
+    OK(catalog_create_index(t, STR("people"), &index, NULL, NULL, &e));
     OK(txn_commit(t, &e));
     store_close(s);
     make_old(scratch("version1"));
