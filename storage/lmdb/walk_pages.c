@@ -106,7 +106,7 @@ static int enter(walk *w, walk_tree *t, level *l, int depth, bool *entered) {
     /* A page that another tree has as well belongs to one of them, which the checksums of its values
      * tell: so it is read. */
     if (!own_pages(w, t->owner, l->page, 1, &again))
-        status = again ? tell_page(w, t, l, "is used twice", false)
+        status = again ? tell_page(w, t, l, "is used twice", last)
                        : tell(w, t, (walk_fault){.page = l->page, .what = "is used twice"});
     if (status || again)
         return status;
