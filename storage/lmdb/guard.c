@@ -44,23 +44,23 @@ static bool value_fault(page_guard *g, uint64_t page, const char *what, MDB_val 
     return false;
 }
 
-/* ---- the bits -------------------------------------------------------------------------------- */
+/* ---- the marks ------------------------------------------------------------------------------- */
 
-static bool is_seen(const page_guard *g, uint64_t page) {
-    return page < g->seen_pages && g->seen[page / 8] >> (page % 8) & 1;
+static bool is_seen(const page_guard *g, const guard_tree *t, uint64_t page) {
+    return page < g->seen_pages && t->mark && g->seen[page] == t->mark;
 }
 
-static void set_seen(page_guard *g, uint64_t page) {
+static void set_seen(page_guard *g, const guard_tree *t, uint64_t page) {
     if (page < g->seen_pages)
-        g->seen[page / 8] |= (uint8_t)(1u << (page % 8));
+        g->seen[page] = t->mark;
 }
 
 static void seen_resize(page_guard *g, uint64_t pages) {
     if (pages <= g->seen_pages)
         return;
     uint64_t room = BASE_MAX((pages | 0xffff) + 1, g->seen_pages * 2);
-    g->seen = mem_realloc(g->seen, room / 8);
-    memset(g->seen + g->seen_pages / 8, 0, (room - g->seen_pages) / 8);
+    g->seen = mem_realloc(g->seen, room * sizeof *g->seen);
+    memset(g->seen + g->seen_pages, 0, (room - g->seen_pages) * sizeof *g->seen);
     g->seen_pages = room;
 }
 
@@ -91,7 +91,7 @@ static inline int compare(const guard_tree *t, MDB_val a, MDB_val b) {
 
 /* Verifies the page of a step, whose `page`, `low` and `high` are set, at a depth from 1. */
 static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
-    if (is_seen(g, s->page) && page_in_file(&g->file, s->page, 1)) {
+    if (is_seen(g, t, s->page) && page_in_file(&g->file, s->page, 1)) {
         page_shape(&g->file, s->page, &s->leaf, &s->nodes);
     } else {
         const char *what = page_verify(&g->file, s->page, t->free_list, &s->leaf, &s->nodes);
@@ -99,8 +99,7 @@ static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
             return fault(g, s->page, what, &s->low, &s->high);
         if (s->leaf && !check_values(g, t, s->page, s->nodes))
             return false;
-        if (!t->unmarked)
-            set_seen(g, s->page);
+        set_seen(g, t, s->page);
     }
     if (s->leaf != (depth == t->record.depth))
         return fault(g, s->page, "is at a wrong depth of its tree", &s->low, &s->high);
@@ -332,7 +331,7 @@ bool guard_find(page_guard *g, const guard_tree *t, MDB_val key, MDB_val *data, 
 
 bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tree *out,
                  bool *found) {
-    guard_tree main_tree = {.record = meta->trees[1], .of_trees = true};
+    guard_tree main_tree = {.record = meta->trees[1], .mark = GUARD_MARK_MAIN, .of_trees = true};
     MDB_val key = {strlen(name), (void *)(uintptr_t)name}, data;
     if (!guard_find(g, &main_tree, key, &data, found))
         return false;
@@ -390,7 +389,7 @@ static bool free_below(page_guard *g, const guard_tree *t, const step *s, int de
 }
 
 bool guard_free_list(page_guard *g, const page_meta *meta) {
-    guard_tree t = {.record = meta->trees[0], .free_list = true};
+    guard_tree t = {.record = meta->trees[0], .mark = GUARD_MARK_FREE_LIST, .free_list = true};
     step root = {.page = t.record.root};
     if (root.page == NO_PAGE || g->free_txn == meta->txn + 1)
         return true;
@@ -422,12 +421,12 @@ bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta
     g->file.last_page = meta->last_page;
     if (g->txn != txn) {
         if (g->seen)
-            memset(g->seen, 0, g->seen_pages / 8);
+            memset(g->seen, 0, g->seen_pages * sizeof *g->seen);
         g->txn = txn;
         g->main_txn = g->free_txn = 0;
     }
     seen_resize(g, meta->last_page + 1);
-    guard_tree main_tree = {.record = meta->trees[1], .of_trees = true};
+    guard_tree main_tree = {.record = meta->trees[1], .mark = GUARD_MARK_MAIN, .of_trees = true};
     bool sound = verify_tree(g, &main_tree, LEAVES);
     if (sound) {
         g->main_txn = txn + 1;
@@ -454,8 +453,8 @@ bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored
     bool one = count == 1;
     if (page > g->file.last_page) /* the transaction's own, spilled to the file */
         return true;
-    if ((!(parts & SUM_HEAD) || is_seen(g, page)) &&
-        (one || !(parts & SUM_TAIL) || is_seen(g, page + 1)))
+    if ((!(parts & SUM_HEAD) || is_seen(g, t, page)) &&
+        (one || !(parts & SUM_TAIL) || is_seen(g, t, page + 1)))
         return true;
     const uint8_t *bytes;
     const char *what = page_overflow(&g->file, page, stored.mv_size, &bytes);
@@ -464,8 +463,8 @@ bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored
     if (t->has_sums && !sum_verify(&t->sums, key, stored, one ? SUM_BOTH : parts))
         return value_fault(g, page, "does not match its checksum", key);
     if (one || (parts & SUM_HEAD))
-        set_seen(g, page);
+        set_seen(g, t, page);
     if (!one && (parts & SUM_TAIL))
-        set_seen(g, page + 1);
+        set_seen(g, t, page + 1);
     return true;
 }

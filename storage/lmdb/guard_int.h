@@ -5,13 +5,14 @@
  * tree is preceded by guard_path, which walks from the tree's root to the key on LMDB's own map and
  * verifies each page that LMDB may read: the path, the leaves beside it, and in a write transaction
  * the pages that a deletion may merge with. A page met for the first time is verified as a whole,
- * with the checksums of its values; a bit per page remembers this. That a page belongs where it was
+ * with the checksums of its values; a mark per page remembers this, and for which tree: a page of
+ * another tree is verified again, and found not to belong here. That a page belongs where it was
  * found (its depth, its keys within the bounds that its parent gives) is verified every time.
  *
  * Only pages of the last commit before the transaction are verified. Pages that the transaction
  * itself has written are in this process's memory and trusted.
  *
- * The bits stay valid over this process's own commits, since a page is either as it was or was
+ * The marks stay valid over this process's own commits, since a page is either as it was or was
  * written from this process's memory; they are cleared when another process has committed.
  */
 #ifndef KVASIR_GUARD_INT_H
@@ -22,12 +23,15 @@
 #include "lmdb/pages_int.h"
 #include "lmdb/sums_int.h"
 
+/* Marks of the trees without a name. */
+enum { GUARD_MARK_MAIN = 0xffff, GUARD_MARK_FREE_LIST = 0xfffe };
+
 /* A tree as a snapshot has it. */
 typedef struct guard_tree {
     page_tree record; /* root = NO_PAGE: empty */
+    uint16_t mark;    /* differs between trees; 0: pages are not remembered as verified */
     bool free_list;   /* keys are u64 */
     bool of_trees;    /* the main tree: values are records of trees */
-    bool unmarked;    /* leaves are not remembered as verified: their checksums are not known */
     bool has_sums;    /* values have checksums by `sums` */
     sum_rule sums;
     uint64_t paths; /* number of calls of guard_path in this snapshot */
@@ -65,9 +69,9 @@ typedef struct guard_fault {
 typedef struct page_guard {
     page_file file;      /* map: LMDB's own, or a temporary one */
     size_t inline_bytes; /* values up to this size are never in overflow pages */
-    uint8_t *seen;       /* a bit per page: verified */
+    uint16_t *seen;      /* [seen_pages] the mark of the tree as whose page it was verified, or 0 */
     uint64_t seen_pages;
-    uint64_t txn;      /* the commit for which the bits are valid */
+    uint64_t txn;      /* the commit for which the marks are valid */
     uint64_t main_txn; /* the commit whose main tree was verified, + 1; 0: none */
     page_meta meta;    /* of that commit */
     uint64_t free_txn; /* the commit whose free list was verified, + 1; 0: none */

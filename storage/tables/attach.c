@@ -24,7 +24,7 @@ typedef struct header_place {
 static bool find_header(page_guard *g, size_t bytes, uint64_t id, header_place *out) {
     page_meta meta;
     page_tree record;
-    guard_tree tree = {.unmarked = true};
+    guard_tree tree = {.has_sums = false /* not known yet */};
     MDB_val header;
     bool found = false;
     *out = (header_place){0};

@@ -441,7 +441,7 @@ static int read_format(txn *t, err *e) {
         t->format = s->format;
         return 0;
     }
-    guard_tree tree = {.unmarked = true};
+    guard_tree tree = {.has_sums = false /* not known yet */};
     MDB_val header;
     bool found = false;
     if (!guard_named(g, &t->base, "catalog", &tree.record, &found))

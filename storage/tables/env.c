@@ -133,9 +133,12 @@ static int env_open(store *s, err *e) {
     while ((rc = env_try_open(s, file.p, s->map_bytes)) == ENOMEM && s->map_bytes > MAP_BYTES_MIN)
         s->map_bytes /= 2;
     buf_free(&file);
-    if (rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH)
-        return err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is not a kvasir database: %s", s->path,
-                       mdb_strerror(rc));
+    if (rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH) {
+        err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is not a kvasir database: %s", s->path,
+                mdb_strerror(rc));
+        err_hint(e, "if it was one, .recover NEW DIRECTORY copies what is left of it");
+        return ERR_CORRUPT;
+    }
     if (rc)
         return err_set_errno(e, rc, "cannot open '%s/tables.mdb'", s->path);
     MDB_envinfo info;

@@ -332,6 +332,10 @@ int tree_error(txn *t, int rc, const char *what, err *e);
 /* Sets the error of the guard's last fault. snap: names the tables; NULL: none is loaded. Returns
  * ERR_CORRUPT. */
 int tree_damaged(const store *store, const snapshot *snap, uint32_t tree, err *e);
+/* Number of rows of a table that this transaction changed, to be recorded: what was recorded before,
+ * and the difference that the transaction makes to the tree's entries. So a damaged count of LMDB's
+ * is not recorded in its turn. */
+int tree_rows(txn *t, const table_info *info, uint64_t *out, err *e);
 /* Number of entries of a tree. */
 int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e);
 /* Deletes all entries of the rows (index = -1) or of an index; txn_before_change and

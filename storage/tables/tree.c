@@ -85,6 +85,7 @@ static int find_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, tx
         return status;
     txn_tree *at = tree_slot(t, tree);
     *out = at;
+    at->base.mark = (uint16_t)(tree + TREES_FIXED + 1);
     at->base.has_sums = has_sums;
     at->base.sums = (sum_rule){.seed = tree, .head_bytes = head_bytes};
     return at->base_known ? 0 : read_base(t, tree, at, e);
@@ -342,6 +343,16 @@ int tree_entries(txn *t, uint32_t tree, uint64_t *out, err *e) {
     if (!status)
         status = lmdb_error(e, mdb_stat(t->mdb, dbi, &stat), "cannot read a table");
     *out = stat.ms_entries;
+    return status;
+}
+
+int tree_rows(txn *t, const table_info *info, uint64_t *out, err *e) {
+    txn_tree *tree;
+    int status = txn_rows(t, info, &tree, e);
+    if (!status)
+        status = tree_entries(t, info->tree, out, e);
+    if (!status && tree->base.record.root != NO_PAGE && info->rows != ROWS_UNKNOWN)
+        *out += info->rows - tree->base.record.entries;
     return status;
 }
 

@@ -317,7 +317,7 @@ static int raise_versions(txn *t, err *e) {
             if (info->def->id != t->dirty[i])
                 continue; /* tables dropped after the change are not found */
             uint64_t rows;
-            int status = tree_entries(t, info->tree, &rows, e);
+            int status = tree_rows(t, info, &rows, e);
             if (!status)
                 status = catalog_put_state(t, info->def->id, info->def->version + 1, rows, e);
             if (status)
