@@ -206,6 +206,14 @@ static int choose_commit(recovery *r, const tables_file *f) {
     page_meta meta;
     int status = read_structure(r, f, f->meta, &usable);
     r->orphans = usable && r->w.free_is_sound;
+    if (!status && usable && !f->meta) {
+        size_t page_bytes;
+        page_meta newest;
+        if (page_read_metas(f->bytes, f->n, &page_bytes, &newest, NULL)) {
+            note(r, "one of the file's first two pages is damaged: the last commit may be missing");
+            r->unknown_lost = true;
+        }
+    }
     if (status || r->orphans || (usable && has_catalog(r)))
         return status;
     if (search_root(r, f, &meta)) {
