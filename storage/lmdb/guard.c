@@ -410,12 +410,17 @@ bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta
         *moved = false;
     if (g->file.pages < 2)
         return fault(g, txn & 1, "is beyond the end of the file", NULL, NULL);
+    page_meta again;
     const char *what = page_read_meta(&g->file, txn & 1, meta);
+    const char *second = page_read_meta(&g->file, txn & 1, &again);
+    /* Another process may be writing its second commit since `txn` to this page. */
+    if (moved && (what != second || memcmp(meta, &again, sizeof again) != 0))
+        *moved = true;
     if (what)
         return fault(g, txn & 1, what, NULL, NULL);
-    if (meta->txn != txn) {
+    if (meta->txn != txn || (moved && *moved)) {
         if (moved)
-            *moved = meta->txn > txn;
+            *moved = *moved || meta->txn > txn;
         return fault(g, txn & 1, "is the meta page of another commit", NULL, NULL);
     }
     g->file.last_page = meta->last_page;

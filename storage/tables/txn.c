@@ -83,7 +83,7 @@ static int verify_base(txn *t, uint64_t commit, err *e) {
         return err_set(e, ERR_IO, "cannot read the size of '%s/tables.mdb'", s->path);
     if (guard_begin(&s->guard, (size_t)st.st_size, commit, &t->base, &moved))
         return 0;
-    return moved ? BASE_MOVED : tree_damaged(s, NULL, TREE_MAIN, e);
+    return moved && !t->write ? BASE_MOVED : tree_damaged(s, NULL, TREE_MAIN, e);
 }
 
 static int begin_write(txn *t, const txn_wait *wait, err *e) {
