@@ -78,29 +78,30 @@ typedef struct counting {
 } counting;
 
 int count_run_open(count_run *run, const exec_ctx *ctx, llm_engine *engine, llm_reuse reuse,
-                   err *e) {
+                   llm_session **out, err *e) {
     llm_session_options options;
     if (!run->asked) {
         run->mem = arena_new_in(ctx->space);
         run->asked = answer_memo_new(ctx->space, run->mem);
     }
-    if (run->session && run->engine == engine)
+    engine_session *x = sessions_entry(&run->sessions, ctx->llm, engine, run->mem);
+    *out = x->session;
+    if (x->session)
         return 0;
-    llm_session_free(run->session);
-    run->session = NULL;
-    run->engine = engine;
     session_options(ctx, &options);
+    options.kv_memory_bytes = sessions_kv_bytes(ctx->llm, engine);
     options.reuse = reuse;
     options.count_only = true;
     options.warm_only = false;
     options.window = reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
-    return llm_session_new(engine, &options, &run->session, e);
+    int status = llm_session_new(engine, &options, &x->session, e);
+    *out = x->session;
+    return status;
 }
 
 static int count_open(llm_sender *x, llm_engine *engine, err *e) {
     counting *c = x->state;
-    int status = count_run_open(c->run, x->o->ctx, engine, c->how->reuse, e);
-    x->session = c->run->session;
+    int status = count_run_open(c->run, x->o->ctx, engine, c->how->reuse, &x->session, e);
     if (status == 0)
         llm_session_figures(x->session, &c->before);
     return status;
@@ -161,7 +162,7 @@ static const llm_driver count_driver = {
 
 static int count_rows(counting *c, err *e) {
     llm_state *s = c->o->state;
-    int kept = llm_has_one_engine(s) ? llm_shared_prefix_site(s) : -1, status = 0;
+    int kept = llm_may_chunk(c->o) ? llm_shared_prefix_site(s) : -1, status = 0;
     int64_t n = rowset_rows(s->rows), most = n, size;
     if (kept >= 0)
         status = llm_rows_kept_at_once(c->o, kept, &c->orders[kept], &most, e);

@@ -234,19 +234,49 @@ enum { NOMINAL_TOK_S = 2000 };
  * (tests/bench/bench_evict replays them). */
 typedef struct kv_link {
     cache *cache;
-    double block_ms;       /* cost of computing a block again, at the model's rate */
-    FILE *trace;           /* the file of KVASIR_KV_TRACE; NULL: none */
-    pthread_mutex_t mutex; /* protects `noted` */
-    hash128 *noted;        /* for PIN: keys of the blocks read or stored */
-    size_t nnoted, noted_cap;
-    bool notes; /* whether blocks are added to `noted` */
+    double block_ms;        /* cost of computing a block again, at the model's rate */
+    FILE *trace;            /* the file of KVASIR_KV_TRACE; NULL: none */
+    struct kv_notes *notes; /* records the blocks that are read or stored; NULL: not recorded */
 } kv_link;
-/* Sets *out to the functions by which a session of `engine` reads and stores blocks in `c`.
- * `keep_all`: llm_kv_store.keep_all. */
-void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out);
+/* For PIN: the keys of blocks that a statement read or stored. */
+typedef struct kv_notes {
+    pthread_mutex_t mutex; /* protects the other members */
+    hash128 *keys;
+    size_t count, cap;
+} kv_notes;
+/* Sets *out to the functions by which a session of `engine` reads and stores blocks in `c`, and *l
+ * to the state of these functions, which outlives the session. `keep_all`:
+ * llm_kv_store.keep_all. */
+void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, kv_notes *notes,
+                  llm_kv_store *out);
 void kv_link_close(kv_link *l);
-/* Pins the blocks noted so far (set `notes` before the session runs). */
-int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e);
+
+/* ---- sessions (llm_sessions.c) --------------------------------------------------------------- */
+
+typedef struct engine_session {
+    llm_engine *engine;
+    llm_session *session; /* NULL: closed */
+    kv_link kv;           /* between the session and the cache; not used by sessions that count */
+    struct engine_session *next;
+} engine_session;
+
+/* The sessions of a statement, one for each engine. The engines of a device share its KV memory in
+ * proportion to the bytes of a token, so each session holds as many tokens. If that is less than
+ * the longest prompt that one of the models accepts, only one session exists at a time. */
+typedef struct session_set {
+    engine_session *first;
+    engine_session *current; /* the last one returned; NULL: none */
+} session_set;
+
+/* Whether the sessions of a statement's engines may exist at the same time. */
+bool sessions_are_kept(const llm_runtime *r);
+/* Returns the entry of an engine, making it in `mem` if it is new, and closes sessions that may not
+ * exist beside it. If entry->session is NULL, the caller makes a session with
+ * sessions_kv_bytes(). */
+engine_session *sessions_entry(session_set *set, llm_runtime *r, llm_engine *engine, arena *mem);
+/* Returns the KV memory of a session of this engine, in bytes, as llm_session_options has it. */
+size_t sessions_kv_bytes(const llm_runtime *r, const llm_engine *engine);
+void sessions_close(session_set *set);
 
 /* ---- model files of cache entries (model_files.c) -------------------------------------------- */
 
@@ -260,10 +290,9 @@ enum { COUNT_STRATEGIES = 4 };
 
 /* What a statement would have asked so far under one strategy. */
 typedef struct count_run {
-    llm_engine *engine;   /* the engine that `session` serves */
-    llm_session *session; /* counts tokens without computing them */
+    session_set sessions; /* these count tokens without computing them */
     answer_memo *asked;   /* the prompts asked so far */
-    arena *mem;           /* memory of the answers in `asked` */
+    arena *mem;           /* memory of `sessions` and of the answers in `asked` */
 } count_run;
 void count_run_close(count_run *run);
 /* The prompts that EXPLAIN (PROMPT) or (TREE) shows (llm_show.c). */
@@ -299,11 +328,10 @@ struct llm_runtime {
     uint64_t **answer_rows;    /* by call number - 1: an answer_tally.rows (llm_notes.c); or NULL */
     prompt_example **examples; /* by call number - 1; read with the snapshot */
     int *nexamples;            /* by call number - 1 */
-    llm_engine *engine;        /* the engine that `session` serves */
-    llm_session *session;
+    session_set sessions;
     cache *cache;        /* NULL: off or unusable */
-    kv_link kv;          /* between `session` and `cache` */
     bool cache_tried;    /* opening the cache was tried */
+    kv_notes pinned;     /* PIN: the blocks to pin */
     int64_t sample;      /* > 0: operators ask about this many rows only (llm_sample.c) */
     call_facts *sampled; /* by call number - 1: learned from this statement's sample */
     bool forget;         /* plans must not depend on earlier runs (llm_plan_hooks) */
@@ -322,13 +350,13 @@ struct llm_runtime {
 
 /* Returns the engine of a call in *out, or the error that occurred when it was opened. */
 int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e);
-/* Returns the session of an engine, starting it if needed. Only one session exists at a time: the
- * session of another engine is closed first. */
+/* Returns the session of an engine, starting it if needed. */
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e);
 cache *runtime_cache(llm_runtime *r); /* opened on first use; NULL: off or unusable */
 /* Returns the statement's figures so far. */
 void runtime_figures(const llm_runtime *r, llm_figures *out);
-void runtime_memory(const llm_runtime *r, llm_memory *out); /* all zero without a session */
+/* Returns the sum over the open sessions; all zero without a session. */
+void runtime_memory(const llm_runtime *r, llm_memory *out);
 /* Sets the options of a session from the settings; the caller adds `store`. */
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 

@@ -23,12 +23,13 @@ static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
 }
 
 /* Called on several threads, since the engine's threads read blocks. */
-static void note_block(kv_link *l, hash128 key) {
-    if (!l->notes)
+static void note_block(const kv_link *l, hash128 key) {
+    kv_notes *notes = l->notes;
+    if (!notes)
         return;
-    pthread_mutex_lock(&l->mutex);
-    ARRAY_PUSH(l->noted, l->nnoted, l->noted_cap, key);
-    pthread_mutex_unlock(&l->mutex);
+    pthread_mutex_lock(&notes->mutex);
+    ARRAY_PUSH(notes->keys, notes->count, notes->cap, key);
+    pthread_mutex_unlock(&notes->mutex);
 }
 
 static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
@@ -53,14 +54,14 @@ static bool kv_prefetch(void *ctx, const llm_kv_id *id) {
     return cache_prefetch(((const kv_link *)ctx)->cache, CACHE_KV, id->key);
 }
 
-void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all,
+void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, kv_notes *notes,
                   llm_kv_store *out) {
     double rate = llm_engine_info(engine)->prefill_tok_s;
     const char *trace = getenv("KVASIR_KV_TRACE");
-    kv_link_close(l);
-    l->cache = c;
-    l->block_ms = 1e3 * LLM_BLOCK_TOKENS / (rate > 0 ? rate : NOMINAL_TOK_S);
-    l->trace = trace && *trace ? fopen(trace, "ae") : NULL;
+    *l = (kv_link){.cache = c,
+                   .block_ms = 1e3 * LLM_BLOCK_TOKENS / (rate > 0 ? rate : NOMINAL_TOK_S),
+                   .trace = trace && *trace ? fopen(trace, "ae") : NULL,
+                   .notes = notes};
     *out = (llm_kv_store){
         .ctx = l, .get = kv_get, .put = kv_put, .prefetch = kv_prefetch, .keep_all = keep_all};
 }
@@ -68,11 +69,5 @@ void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all,
 void kv_link_close(kv_link *l) {
     if (l->trace)
         fclose(l->trace);
-    free(l->noted);
-    *l = (kv_link){.mutex = PTHREAD_MUTEX_INITIALIZER};
-}
-
-int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e) {
-    *out = (cache_pins){0};
-    return l->cache ? cache_pin(l->cache, name, l->noted, l->nnoted, out, e) : 0;
+    *l = (kv_link){.cache = NULL};
 }

@@ -63,8 +63,9 @@ int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order,
     return rows;
 }
 
-bool llm_has_one_engine(const llm_state *s) {
-    for (int i = 1; i < s->nsites; i++)
+bool llm_may_chunk(const op *o) {
+    const llm_state *s = o->state;
+    for (int i = 1; i < s->nsites && !sessions_are_kept(o->ctx->llm); i++)
         if (s->sites[i].engine != s->sites[0].engine)
             return false;
     return true;

@@ -111,7 +111,7 @@ static int run_chunks(op *o, int by, int64_t first, int64_t most, bool deciding,
 
 int llm_run_all(op *o, err *e) {
     llm_state *s = o->state;
-    bool chunks = llm_has_one_engine(s);
+    bool chunks = llm_may_chunk(o);
     int kept = chunks ? llm_shared_prefix_site(s) : -1;
     int64_t n = rowset_rows(s->rows), chunk = o->ctx->settings->llm_chunk, count;
     bool adapts = chunks && chunk > 0 && n >= 2 * chunk && llm_order_is_flexible(s);

@@ -1,9 +1,9 @@
 /*
- * llm_runtime.c - what the LLM operators of a statement share: engines, the session, the cache, the
+ * llm_runtime.c - what the LLM operators of a statement share: engines, sessions, the cache, the
  * memo of answers, examples.
  *
- * Invariant: the session outlives the operators, so that a second operator of the statement finds
- * the first one's prefixes.
+ * Invariant: a session outlives the operators, so that a second operator of the statement finds the
+ * first one's prefixes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->answer_rows = ARENA_ARRAY(r->mem, uint64_t *, n + 1);
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
+    r->pinned.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
     /* Opening can take long: all bytes of a file not seen before are hashed to identify it. */
     if (n > 0)
@@ -39,7 +40,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
 }
 
 void count_run_close(count_run *run) {
-    llm_session_free(run->session);
+    sessions_close(&run->sessions);
     answer_memo_free(run->asked);
     arena_free(run->mem);
     *run = (count_run){0};
@@ -48,11 +49,11 @@ void count_run_close(count_run *run) {
 void llm_runtime_free(llm_runtime *r) {
     if (!r)
         return;
-    llm_session_free(r->session);
+    sessions_close(&r->sessions);
     for (int k = 0; k < COUNT_STRATEGIES; k++)
         count_run_close(&r->counts[k]);
     shown_free(r->shown);
-    kv_link_close(&r->kv);
+    free(r->pinned.keys);
     answer_memo_free(r->memo);
     for (int i = 0; i < r->nengines; i++)
         engine_release(r->ctx->db, r->engines[i]);
@@ -115,7 +116,7 @@ void llm_runtime_report_cache_off(const llm_runtime *r) {
     buf_free(&why);
 }
 
-/* ---- the session ----------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 void session_options(const exec_ctx *ctx, llm_session_options *out) {
     const settings *s = ctx->settings;
@@ -135,43 +136,54 @@ void session_options(const exec_ctx *ctx, llm_session_options *out) {
 void runtime_figures(const llm_runtime *r, llm_figures *out) {
     llm_figures now;
     *out = r->figures;
-    if (!r->session)
-        return;
-    llm_session_figures(r->session, &now);
-    llm_figures_add(out, &now);
+    for (const engine_session *x = r->sessions.first; x; x = x->next) {
+        if (!x->session)
+            continue;
+        llm_session_figures(x->session, &now);
+        llm_figures_add(out, &now);
+    }
 }
 
 void runtime_memory(const llm_runtime *r, llm_memory *out) {
+    llm_memory one;
     *out = (llm_memory){0};
-    if (r->session)
-        llm_session_memory(r->session, out);
+    for (const engine_session *x = r->sessions.first; x; x = x->next) {
+        if (!x->session)
+            continue;
+        llm_session_memory(x->session, &one);
+        out->kv_bytes += one.kv_bytes;
+        out->kv_budget_bytes += one.kv_budget_bytes;
+        out->kv_host_bytes += one.kv_host_bytes;
+        out->kv_host_budget_bytes += one.kv_host_budget_bytes;
+        out->kv_peak_bytes += one.kv_peak_bytes;
+        out->live_sequences += one.live_sequences;
+    }
 }
 
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e) {
     llm_session_options options;
-    if (r->session && r->engine == engine) {
-        *out = r->session;
+    engine_session *x = sessions_entry(&r->sessions, r, engine, r->mem);
+    *out = x->session;
+    if (x->session)
         return 0;
-    }
-    runtime_figures(r, &r->figures);
-    llm_session_free(r->session);
-    r->session = NULL;
     session_options(r->ctx, &options);
+    options.kv_memory_bytes = sessions_kv_bytes(r, engine);
     cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE
                    ? runtime_cache(r)
                    : NULL;
     if (c)
-        kv_link_open(&r->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
-    r->kv.notes = c && r->ctx->stmt->pin;
-    int status = llm_session_new(engine, &options, &r->session, e);
-    r->engine = engine;
-    *out = r->session;
+        kv_link_open(&x->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL,
+                     r->ctx->stmt->pin ? &r->pinned : NULL, &options.store);
+    int status = llm_session_new(engine, &options, &x->session, e);
+    *out = x->session;
     return status;
 }
 
 int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
-    cache_pins pins;
-    int status = kv_link_pin(&ctx->llm->kv, name, &pins, e);
+    const llm_runtime *r = ctx->llm;
+    cache_pins pins = {0};
+    bool stored = r->sessions.first && r->sessions.first->kv.cache;
+    int status = stored ? cache_pin(r->cache, name, r->pinned.keys, r->pinned.count, &pins, e) : 0;
     if (status)
         return status;
     if (pins.blocks == 0) {

@@ -84,8 +84,7 @@ static prompt_tree *tree_of(shown *x, const llm_engine *engine) {
 
 static int show_open(llm_sender *x, llm_engine *engine, err *e) {
     shown *all = x->state;
-    int status = count_run_open(&all->run, x->o->ctx, engine, LLM_REUSE_TREE, e);
-    x->session = all->run.session;
+    int status = count_run_open(&all->run, x->o->ctx, engine, LLM_REUSE_TREE, &x->session, e);
     if (status == 0)
         llm_session_figures(x->session, &all->before);
     return status;

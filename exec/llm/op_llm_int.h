@@ -228,9 +228,9 @@ int64_t *llm_rows_left(const llm_state *s, int64_t step, arena *mem, int64_t *co
 /* Returns all rows in the order of a call site's inputs, rows without an input first. If `order` is
  * NULL, returns them in input order. */
 int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order, arena *mem);
-/* Whether one engine answers all calls. If not, rows do not go through the stages in chunks: a
- * session serves one engine, and its KV would be lost at every change of engine. */
-bool llm_has_one_engine(const llm_state *s);
+/* Whether rows may go through the stages in chunks: not if every change of engine between two
+ * stages would close a session and lose its KV. */
+bool llm_may_chunk(const op *o);
 /* Returns the leader of a group whose prompts begin with the data and whose calls are in several
  * stages; -1: none. Rows go through these stages in chunks, in the leader's order, so that the
  * later stages still find the data's KV. */
@@ -334,10 +334,9 @@ void llm_note_answers(op *o);
  * actual[nstages]. runs[COUNT_STRATEGIES] has the sessions and prompts of the operators counted
  * earlier. */
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
-/* Sets run->session to a session of this engine without a model. A session serves one engine; the
- * KV of the previous engine is lost, as in a run. */
+/* Sets *out to run's session of this engine, which computes nothing. */
 int count_run_open(count_run *run, const exec_ctx *ctx, llm_engine *engine, llm_reuse reuse,
-                   err *e);
+                   llm_session **out, err *e);
 /* Whether the prompt in x->spans was asked before. If not, records it as asked. */
 bool count_run_knows(count_run *run, llm_sender *x, int at, uint32_t input);
 

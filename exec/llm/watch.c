@@ -76,17 +76,17 @@ static void copy_words(char *out, size_t size, str text) {
     strcpy(end ? end : out + strlen(out), more);
 }
 
-static void collect_branches(const llm_runtime *r, exec_progress *p) {
+static void collect_branches(const engine_session *x, exec_progress *p) {
     llm_branch found[EXEC_BRANCHES];
     buf text = {0};
-    p->nbranches = llm_session_branches(r->session, found, EXEC_BRANCHES);
+    p->nbranches = llm_session_branches(x->session, found, EXEC_BRANCHES);
     for (int i = 0; i < p->nbranches; i++) {
         const llm_branch *b = &found[i];
         exec_branch *to = &p->branches[i];
         *to = (exec_branch){
             .depth = b->depth, .tokens = b->tokens, .prompts = b->fanout, .done = b->done};
         buf_clear(&text);
-        prompt_branch_text(r->engine, b->first, b->nfirst, b->before, b->nbefore,
+        prompt_branch_text(x->engine, b->first, b->nfirst, b->before, b->nbefore,
                            b->nfirst == b->tokens, &text);
         copy_words(to->text, sizeof to->text, buf_str(&text));
     }
@@ -151,8 +151,8 @@ void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
     if (!last && (!watched || now - r->watched_s < DETAILS_S))
         return;
     r->watched_s = now;
-    if (r->session)
-        collect_branches(r, p);
+    if (r->sessions.current && r->sessions.current->session)
+        collect_branches(r->sessions.current, p);
     p->noperators = 0;
     if (ctx->counts.rows_out)
         collect_operators(ctx, ctx->plan->root, 0, p);

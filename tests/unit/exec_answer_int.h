@@ -77,7 +77,8 @@ static inline void print_row(buf *line, const batch *b, int row) {
     }
 }
 
-static inline void run(db *d, str sql, answer *out) {
+/* Unless `summary` is NULL, also returns what the statement cost. */
+static inline void run_summary(db *d, str sql, answer *out, exec_summary *summary) {
     stmt *s = db_submit(d, sql);
     const batch *b;
     stmt_status status;
@@ -91,7 +92,13 @@ static inline void run(db *d, str sql, answer *out) {
         }
     out->failed = status == STMT_ERROR;
     buf_free(&line);
+    if (summary)
+        stmt_summary(s, summary);
     stmt_free(s);
+}
+
+static inline void run(db *d, str sql, answer *out) {
+    run_summary(d, sql, out, NULL);
 }
 
 /* Where an error is the test's own. */
