@@ -409,6 +409,7 @@ typedef struct llm_call {
     value temperature;    /* NULL: SET temperature applies */
     int calibrate;        /* CALIBRATE_…: the call's option, or else the setting */
     bool calibrate_given; /* the call has the option */
+    bool reads_answers;   /* a field is computed from another call's answer */
     int on_error;         /* ON_ERROR_…: the call's clause, or else SET llm_on_error */
     value otherwise;      /* ON_ERROR_NULL: the answer of a failed call, NULL or DEFAULT's value */
     int nstop;            /* 0: SET stop applies */
@@ -431,7 +432,8 @@ enum { LLM_PRIOR_INPUTS = 64, LLM_AUTO_INPUTS = 32, LLM_AUTO_LITERALS = 8 };
 
 /* Whether the call's answers may be decided by their probabilities divided by priors: it has a list
  * of answers, and SET llm_calibrate or its option says so. 'auto' leaves out INTEGER BETWEEN, where
- * calibration made no difference, and long lists, for which a sample says too little. */
+ * calibration made no difference, and long lists, for which a sample says too little; also calls
+ * that read answers, since the sample would cost the calls below for each of its inputs. */
 bool llm_call_is_calibrated(const llm_call *call);
 
 /* A column with a probability, for LLM_PROB() and LLM_MEAN(). `literal` is the index of the literal

@@ -280,6 +280,9 @@ static void collect_calls(binder *b, sql_stmt *s) {
     }
     s->next_id = b->next_id;
     s->next_share = b->next_share;
+    if (s->ncalls > 0)
+        rel_note_answer_fields(s->explain.stmt ? s->explain.stmt->query : s->query, s->next_id,
+                               s->next_share);
     if (s->explain.stmt) {
         s->explain.stmt->calls = s->calls;
         s->explain.stmt->ncalls = s->ncalls;

@@ -42,7 +42,7 @@ static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
 bool llm_call_is_calibrated(const llm_call *call) {
     if (call->calibrate == CALIBRATE_AUTO)
         return call->returns != RETURNS_INTEGER && call->nliterals > 0 &&
-               call->nliterals <= LLM_AUTO_LITERALS;
+               call->nliterals <= LLM_AUTO_LITERALS && !call->reads_answers;
     return call->calibrate != CALIBRATE_OFF && call->nliterals > 0;
 }
 

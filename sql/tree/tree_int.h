@@ -46,4 +46,10 @@ void rel_walk(rel *r, rel_visit *v);
 void rel_settle(rel *r, int column, value_type type);
 void rel_settle_all(rel *r);
 
+/* ---- reads.c --------------------------------------------------------------------------------- */
+
+/* Sets llm_call.reads_answers of the calls in the tree x; x may be NULL. Its column ids are below
+ * next_id, its numbers of shared relations below next_share. */
+void rel_note_answer_fields(const rel *x, int next_id, int next_share);
+
 #endif
