@@ -145,13 +145,15 @@ typedef struct plan_node plan_node;
  *                    filter rows       filter rows       order, with a column for each answer
  *
  * The stages are in planned order. The run may reorder the stages as far as `after` allows, and
- * passes rows through the stages in chunks, limit batches or top-n rounds (plan_demand). No field
- * of a call may contain another call's answer today, so all inputs of all calls are known once the
- * base's rows are read.
+ * passes rows through the stages in chunks, limit batches or top-n rounds (plan_demand).
+ *
+ * A field may be computed from the answers of earlier stages: it is then late. An answer is a
+ * function of its call's input. So the inputs of all calls, and which rows share one, are known once
+ * the base's rows are read; of a late field only the text is not. A call ends a pipeline, and a new
+ * one begins above it, where a later call reads its answer and has to know all its own inputs before
+ * the first row: that call is calibrated, or the field is volatile.
  *
  * Possible extensions:
- * - A call that takes another call's answer as a field becomes an edge in `after` instead of
- * starting another pipeline; its inputs are then gathered when the stage that it follows is done.
  * - Retrieval becomes a kind of stage that adds columns without asking a model.
  * - A call site names the engine that answers it; today the call's model determines the engine. */
 
@@ -163,21 +165,31 @@ typedef struct plan_prob {
     int slot;
 } plan_prob;
 
+/* The numbers of the calls whose answers a value is computed from, in this pipeline or below it. */
+typedef struct plan_read {
+    int n;
+    int *calls; /* [n] ascending */
+} plan_read;
+
 /* An occurrence of an LLM call in a pipeline (llm_site). The slots in its expressions are those of
  * the pipeline's output. */
 typedef struct plan_call_site {
     const llm_call *call;
     expr **args;     /* [call->nfields] the fields' values */
+    bool *late;      /* [call->nfields] the field reads answers of the same pipeline */
+    int nlate;       /* number of late fields */
     expr *guard;     /* only rows for which this is true need the answer; NULL: all rows */
     bool late_guard; /* the guard reads answers */
     int out_slot;    /* slot of the answer */
     int nprobs;
     plan_prob *probs; /* [nprobs] the probabilities that LLM_PROB() and LLM_MEAN() read */
+    plan_read *reads; /* [call->nfields] the calls whose answers a field is computed from */
     /* Call sites with the same number ask about the same fields of all rows of the base. */
     int group;
     /* Estimated share of the base's rows that this call is asked about. Each call before it whose
      * answer a filter reads halves the share. The share depends on the statement alone. */
     double asked_share;
+    double answer_tokens; /* estimated tokens of an answer */
     /* Estimates for EXPLAIN; the run decides anew over the real inputs. */
     order_origin order_origin; /* how field_order was chosen */
     uint8_t *field_order;      /* [call->nfields] */

@@ -34,7 +34,7 @@ int llm_ask_open(llm_sender *x, llm_engine *engine, err *e) {
 }
 
 /* Marks and counts the inputs that the rows need. A late guard first excludes rows for which it is
- * not true. */
+ * not true; then the texts of late fields are made. */
 int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
     op *o = x->o;
     site_run *site = &((llm_state *)o->state)->sites[at];
@@ -50,6 +50,8 @@ int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, er
     for (int64_t i = 0; i < count && status == 0; i++)
         site->asked[rows[i]] = 1;
     if (status == 0)
+        status = llm_late_resolve(o, site, rows, count, e);
+    if (status == 0)
         llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
     o->ctx->llm->figures.inputs += inputs;
     o->ctx->llm->figures.distinct_inputs += fresh;
@@ -63,7 +65,8 @@ int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t co
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
     uint64_t inputs, fresh;
     (void)e;
-    if (!site->plan->late_guard && sample_teaches(x->o->ctx, site->plan->call))
+    if (!site->plan->late_guard && site->plan->nlate == 0 &&
+        sample_teaches(x->o->ctx, site->plan->call))
         llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
     return 0;
 }
@@ -121,8 +124,11 @@ bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
 /* cached_share() looks up every input of a small call, and at least this many of a large one. */
 enum { CACHED_SAMPLE = 64 };
 
-/* Estimates, from some inputs, the share of a call's answers that are known. */
+/* Estimates, from some inputs, the share of a call's answers that are known. Prompts with late
+ * fields are not known yet. */
 static double cached_share(op *o, const site_run *site) {
+    if (site->plan->nlate > 0)
+        return 0;
     llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(site->prompt));
     answer_id id = {0};
     arena *mem = arena_new();

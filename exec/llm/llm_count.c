@@ -5,7 +5,8 @@
  * Invariant: the counts come from the engine's own scheduler run without a backend (count_only). It
  * gets the prompts of a cold run in the same order: stage by stage, in one session for all
  * operators, no prompt twice. So the counts, evictions included, are those of a run with that
- * strategy, except where answers decide which rows are asked about.
+ * strategy, except where answers decide which rows are asked about. Fields that are computed from
+ * answers are counted as texts of the expected length.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -208,7 +209,7 @@ static int gap_of(counting *c, int at, double *gap, err *e) {
     const site_run *site = &((llm_state *)c->o->state)->sites[at];
     input_order best = {0};
     *gap = NAN;
-    if (site->in->count < 2 || site->in->nfields < 2 ||
+    if (site->in->count < 2 || site->in->nfields < 2 || site->plan->nlate > 0 ||
         (site->prompt->data_first && site->leader != site))
         return 0;
     int status = order_solve_plain(c->o->ctx, site->prompt, site->in, c->how->strategy, true,
@@ -237,10 +238,13 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
     const llm_state *s = o->state;
     const llm_stage *of = &s->stages[stage];
     double share = stages_share(o->node, stage) * answers_share(o->node->left);
-    for (int i = of->first_site; i < of->first_site + of->plan->nsites; i++)
+    bool estimated = false;
+    for (int i = of->first_site; i < of->first_site + of->plan->nsites; i++) {
+        estimated = estimated || s->sites[i].plan->nlate > 0;
         for (int64_t r = 0; r < s->sites[i].in->rows; r++)
             t->rows += s->sites[i].in->of_row[r] != NO_INPUT && !s->dropped[r];
-    t->scaled = share < 1;
+    }
+    t->scaled = share < 1 || estimated;
     t->at_most = depends_on_answers(s, of, &o->node->pipeline.demand);
     t->rows = scaled_count(t->rows, share);
 #define SCALE(name, label, always, key) t->llm.name = scaled_count(t->llm.name, share);
@@ -289,6 +293,8 @@ int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e) {
         actual[i].ntokens = 0;
         actual[i].tokens = tokens[i] = ARENA_ARRAY(o->ctx->mem, plan_tokens, COUNT_STRATEGIES);
     }
+    arena *made_up = arena_new_in(o->ctx->space);
+    status = llm_late_assume(o, made_up, e);
     for (int k = 0; k < COUNT_STRATEGIES && status == 0; k++) {
         counting c = {
             .o = o, .how = &strategies[k], .run = &runs[k], .mem = arena_new_in(o->ctx->space)};
@@ -297,5 +303,7 @@ int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e) {
             status = arena_full_error(c.mem, e);
         arena_free(c.mem);
     }
+    llm_late_forget(o);
+    arena_free(made_up);
     return status;
 }

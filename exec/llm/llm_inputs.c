@@ -3,9 +3,11 @@
  * texts.
  *
  * Invariant: two rows share an input exactly when the call cannot tell them apart: the same fields
- * are present, with the same texts. The ids of texts are ranks in bytewise order, as the solver
- * requires. Texts are in memory that spills: in the rows themselves, or in llm_runtime.kept if a
- * field is not a plain TEXT column; the input tables hold only pointers and hashes.
+ * are present, with the same texts. For a field that is computed from answers the text is not known
+ * yet; two rows then have the same value if it is computed from the same answers and the same cells.
+ * The ids of texts are ranks in bytewise order, as the solver requires. Texts are in memory that
+ * spills: in the rows themselves, or in llm_runtime.kept if a field is not a plain TEXT column; the
+ * input tables hold only pointers and hashes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,8 @@ typedef struct dictionary {
 /* State of inputs_gather() that is freed at its end. */
 typedef struct gathering {
     llm_inputs *in;
+    const late_source *sources; /* by field */
+    buf made_of;                /* scratch: what the value of a late field is computed from */
     dictionary *fields;
     hash_index inputs;
     uint32_t *room; /* by field: capacity of in->value */
@@ -45,6 +49,39 @@ static uint32_t field_intern(gathering *g, int field, str text, arena *keep) {
     ARENA_PUSH(d->mem, d->texts, d->ntexts, d->text_room, keep ? str_copy(keep, text) : text);
     ARENA_PUSH(d->mem, d->keys, d->nkeys, d->key_room, key);
     return d->ntexts - 1;
+}
+
+/* Appends a cell so that equal bytes are equal values. */
+static void append_cell(buf *out, const column *c, int row) {
+    value v = c->type == TYPE_NULL ? value_null() : column_get(c, row);
+    buf_append_char(out, (char)v.type);
+    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB) {
+        buf_append(out, &v.s.n, sizeof v.s.n);
+        buf_append(out, v.s.p, v.s.n);
+    } else if (v.type == TYPE_REAL) {
+        buf_append(out, &v.r, sizeof v.r);
+    } else if (v.type != TYPE_NULL) {
+        buf_append(out, &v.i, sizeof v.i);
+    }
+}
+
+/* Returns the id of what a late field is computed from in row `row` of b, which is row `at` of all
+ * rows. */
+static uint32_t late_intern(gathering *g, int field, const batch *b, int row, int64_t at) {
+    const late_source *from = &g->sources[field];
+    dictionary *d = &g->fields[field];
+    buf_clear(&g->made_of);
+    for (int i = 0; i < from->ncols; i++)
+        append_cell(&g->made_of, &b->cols[from->cols[i]], row);
+    for (int i = 0; i < from->nanswers; i++)
+        buf_append(&g->made_of, &from->inputs[i][at], sizeof(uint32_t));
+    hash128 key = hash_128(g->made_of.p, g->made_of.n);
+    for (hash_slot *s = hash_index_first(&d->index, key.low); s; s = hash_index_next(&d->index, s))
+        if (hash128_equal(d->keys[s->item], key))
+            return s->item;
+    hash_index_add(&d->index, key.low, d->nkeys);
+    ARENA_PUSH(d->mem, d->keys, d->nkeys, d->key_room, key);
+    return d->nkeys - 1;
 }
 
 static bool input_equal(const llm_inputs *in, uint32_t i, const uint32_t *ids) {
@@ -85,6 +122,24 @@ static int ranked_compare(const void *a, const void *b) {
     return str_compare(((const ranked *)a)->text, ((const ranked *)b)->text);
 }
 
+/* Copies what is needed later of a late field to `mem`, and frees the dictionary. */
+static void late_finish(gathering *g, int f, arena *mem) {
+    llm_inputs *in = g->in;
+    uint32_t n = g->fields[f].nkeys;
+    uint32_t *ids = arena_alloc(mem, sizeof *ids * BASE_MAX(in->count, 1u));
+    if (in->count > 0)
+        memcpy(ids, in->value[f], sizeof *ids * in->count);
+    in->value[f] = ids;
+    in->fields[f] = (field_values){.count = n,
+                                   .text = ARENA_ARRAY(mem, str, n + 1),
+                                   .key = ARENA_ARRAY(mem, hash128, n + 1),
+                                   .late = true,
+                                   .state = ARENA_ARRAY(mem, uint8_t, n + 1),
+                                   .most = g->sources[f].most};
+    arena_free(g->fields[f].mem);
+    g->fields[f].mem = NULL;
+}
+
 /* Renumbers a field's values by bytewise rank, so that texts with a common beginning are neighbours
  * when ids are sorted. Copies what is needed later to `mem`, and frees the dictionary. */
 static int field_finish(gathering *g, int f, arena *mem, const atomic_bool *cancel, err *e) {
@@ -117,21 +172,24 @@ static int field_finish(gathering *g, int f, arena *mem, const atomic_bool *canc
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* One batch's fields and guard, evaluated. */
+/* One batch's fields, without the late ones, and guard, evaluated. */
 typedef struct evaluated {
+    const batch *rows;
     column *fields;
     column guard;
     bool guarded;
 } evaluated;
 
-static int evaluate_batch(const plan_call_site *site, const batch *b, arena *pass, evaluated *v,
-                          err *e) {
+static int evaluate_batch(const gathering *g, const plan_call_site *site, const batch *b,
+                          arena *pass, evaluated *v, err *e) {
     int status = 0;
+    v->rows = b;
     v->guarded = site->guard != NULL;
     if (v->guarded && (status = eval_column(site->guard, b, pass, &v->guard, e)) != 0)
         return status;
     for (int f = 0; f < site->call->nfields && status == 0; f++)
-        status = eval_column(site->args[f], b, pass, &v->fields[f], e);
+        if (!g->sources[f].late)
+            status = eval_column(site->args[f], b, pass, &v->fields[f], e);
     return status;
 }
 
@@ -145,14 +203,19 @@ static bool is_text_column(const expr *x) {
  * names. */
 typedef enum row_state { ROW_INPUT, ROW_GUARDED, ROW_EMPTY } row_state;
 
-/* Finds the field ids of one row. */
+/* Finds the field ids of row `row` of a batch, which is row `at` of all rows. */
 static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of, int row,
-                   arena *pass, arena *keep, uint32_t *ids, row_state *state, err *e) {
+                   int64_t at, arena *pass, arena *keep, uint32_t *ids, row_state *state, err *e) {
     const llm_call *call = site->call;
     int present = 0;
     bool guard = !of->guarded || (!column_is_null(&of->guard, row) && of->guard.i[row] != 0);
     *state = guard && call->prompt.type != TYPE_NULL ? ROW_INPUT : ROW_GUARDED;
     for (int f = 0; f < g->in->nfields && *state == ROW_INPUT; f++) {
+        if (g->sources[f].late) {
+            ids[f] = late_intern(g, f, of->rows, row, at);
+            present++;
+            continue;
+        }
         value v = column_get(&of->fields[f], row), text;
         if (v.type == TYPE_NULL) {
             ids[f] = PSM_ABSENT;
@@ -183,10 +246,10 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
         const batch *b = rowset_batch(rows, i);
         status = check_cancel(ctx->cancel, e);
         if (status == 0)
-            status = evaluate_batch(site, b, pass, &of, e);
+            status = evaluate_batch(g, site, b, pass, &of, e);
         for (int row = 0; row < b->rows && status == 0; row++, at++) {
             row_state state = ROW_GUARDED;
-            status = row_ids(g, site, &of, row, pass, keep, ids, &state, e);
+            status = row_ids(g, site, &of, row, at, pass, keep, ids, &state, e);
             bool needed = state == ROW_INPUT && status == 0;
             in->of_row[at] = needed ? input_intern(g, ids, dedup) : NO_INPUT;
             in->empty[at] = state == ROW_EMPTY;
@@ -200,11 +263,12 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
     return status;
 }
 
-int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows, bool dedup,
-                  arena *mem, llm_inputs **out, err *e) {
+int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const late_source *sources,
+                  const rowset *rows, bool dedup, arena *mem, llm_inputs **out, err *e) {
     int n = site->call->nfields;
+    bool late = false;
     llm_inputs *in = ARENA_NEW(mem, llm_inputs);
-    gathering g = {.in = in, .mem = arena_new_in(ctx->space)};
+    gathering g = {.in = in, .sources = sources, .mem = arena_new_in(ctx->space)};
     g.fields = ARENA_ARRAY(g.mem, dictionary, n + 1);
     g.room = ARENA_ARRAY(g.mem, uint32_t, n + 1);
     g.inputs.mem = g.mem;
@@ -217,11 +281,19 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows,
     in->of_row = arena_alloc(mem, sizeof(uint32_t) * (size_t)BASE_MAX(in->rows, 1));
     in->empty = arena_alloc(mem, (size_t)BASE_MAX(in->rows, 1));
     int status = gather_rows(&g, ctx, site, rows, dedup, ctx->llm->kept, e);
-    for (int f = 0; f < n && status == 0; f++)
-        status = field_finish(&g, f, mem, ctx->cancel, e);
+    for (int f = 0; f < n && status == 0; f++) {
+        late = late || sources[f].late;
+        if (sources[f].late)
+            late_finish(&g, f, mem);
+        else
+            status = field_finish(&g, f, mem, ctx->cancel, e);
+    }
+    if (late)
+        in->resolved = ARENA_ARRAY(mem, uint8_t, in->count + 1);
     for (int f = 0; f < n; f++)
         arena_free(g.fields[f].mem);
     arena_free(g.mem);
+    buf_free(&g.made_of);
     *out = in;
     return status;
 }
@@ -231,7 +303,7 @@ hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input) {
     size_t n = 1;
     for (int f = 0; f < in->nfields; f++) {
         uint32_t id = in->value[f][input];
-        if (id == PSM_ABSENT)
+        if (input_lacks(in, f, input))
             continue;
         parts[n++] = (uint64_t)f;
         parts[n++] = in->fields[f].key[id].low;

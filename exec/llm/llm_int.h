@@ -2,7 +2,8 @@
  * llm_int.h - the parts of the LLM operator that do not depend on stages: inputs, prompts, orders,
  * answers, and the runtime that the operators of a statement share.
  *
- *   rows --inputs_gather--> distinct inputs (field values by dictionary id)
+ *   rows --inputs_gather--> distinct inputs (field values by dictionary id; texts of late fields
+ *                           are added when their calls are about to be asked)
  *        --prompt_new-----> token spans of prefix, names and values, once each
  *        --order_solve----> field order per input, order of inputs (PSM)
  *        --answer_*-------> the statement's memo, then the answers stored on disk
@@ -26,12 +27,31 @@
 
 /* ---- inputs (llm_inputs.c) ------------------------------------------------------------------- */
 
-/* The distinct texts of one field; a text's id is its rank in bytewise order. */
+/* LATE_UNKNOWN: the answers that the value is computed from may not be there yet. LATE_NULL: it is
+ * NULL. LATE_ASSUMED: its text is made up, to be counted or shown without answers. */
+typedef enum late_state { LATE_UNKNOWN, LATE_KNOWN, LATE_NULL, LATE_ASSUMED } late_state;
+
+/* The distinct texts of one field; a text's id is its rank in bytewise order. Of a late field
+ * (planner.h) an id stands for one combination of what the value is computed from, in the order of
+ * the rows; several ids may turn out to have equal texts. */
 typedef struct field_values {
     uint32_t count;
     str *text;    /* by id; the bytes are in the rows or in llm_runtime.kept, which may spill */
     hash128 *key; /* by id: hash of the text */
+    bool late;
+    uint8_t *state; /* late: by id: late_state; `text` and `key` are set if it is LATE_KNOWN */
+    uint32_t most;  /* late: it has at most this many different texts */
 } field_values;
+
+/* What a late field is computed from. */
+typedef struct late_source {
+    bool late; /* false: the field is not late */
+    int ncols;
+    const int *cols; /* [ncols] columns of the rows */
+    int nanswers;
+    const uint32_t *const *inputs; /* [nanswers] by row: the input of a call whose answer is read */
+    uint32_t most;                 /* field_values.most */
+} late_source;
 
 enum { NO_INPUT = UINT32_MAX };
 
@@ -43,14 +63,21 @@ typedef struct llm_inputs {
     uint32_t **value;     /* [nfields][count] id of the field's text in the input, or PSM_ABSENT */
     uint32_t *of_row;     /* by row: its input; NO_INPUT: the answer is NULL without a call */
     uint8_t *empty;       /* by row: it has no input because fields are NULL */
+    uint8_t *resolved;    /* by input: its late fields are known; NULL: no field is late */
     int64_t rows;         /* number of all rows */
     int64_t needed_rows;  /* number of rows with an input */
 } llm_inputs;
 
-/* Reads the call's fields from every row; with `dedup` equal inputs become one. The result is
- * allocated in `mem`; its texts stay valid as long as `rows` and ctx->llm. */
-int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows, bool dedup,
-                  arena *mem, llm_inputs **out, err *e);
+/* Reads the call's fields from every row; with `dedup` equal inputs become one. `sources`: of each
+ * field. The result is allocated in `mem`; its texts stay valid as long as `rows` and ctx->llm. A row
+ * whose late fields turn out to be NULL may lose its input later (llm_late_fields.c). */
+int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const late_source *sources,
+                  const rowset *rows, bool dedup, arena *mem, llm_inputs **out, err *e);
+/* Whether the value of a field is absent in an input's prompt. That of a late field must be known. */
+static inline bool input_lacks(const llm_inputs *in, int field, uint32_t input) {
+    uint32_t id = in->value[field][input];
+    return id == PSM_ABSENT || (in->fields[field].late && in->fields[field].state[id] == LATE_NULL);
+}
 /* Returns a key for an input, unique within its statement: a hash of the call's number and the
  * fields' texts. */
 hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
@@ -70,7 +97,7 @@ typedef struct prompt {
     llm_span **after; /* spans after the row's fields */
     int nafter;
     llm_span **names;   /* [nfields] "review:" */
-    llm_span ***values; /* [nfields][value id] " text\n" */
+    llm_span ***values; /* [nfields][value id] " text\n"; of a late field: prompt_add_value() */
     uint32_t *nvalues;  /* [nfields] number of distinct values */
     bool borrows;       /* names and values belong to another prompt, which outlives this one */
     size_t head_tokens; /* number of tokens in `before` */
@@ -104,6 +131,8 @@ void prompt_set_layout(prompt *p, bool data_first);
  * line before the row. Called once, before prompt_spans. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order);
+/* Makes the span of a late field's value, whose text is in `in`, in `mem`. */
+void prompt_add_value(prompt *p, const llm_inputs *in, int field, uint32_t id, arena *mem);
 /* Writes the spans of an input's prompt, with its fields in `order`, to `out`, and returns their
  * number. `out` has room for prompt_max_spans() spans. */
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
@@ -115,8 +144,12 @@ int prompt_named_field(const prompt *p, const llm_span *span);
 
 /* ---- order (llm_order.c) --------------------------------------------------------------------- */
 
+/* Late fields have no part in solving, since their texts are not known. Those that have few
+ * possible texts come first where that surely computes fewer tokens, the others last, both as
+ * written; so a prompt's text does not depend on which rows were asked about before. */
 typedef struct input_order {
-    psm_result psm;
+    psm_result psm; /* units without those of late fields */
+    bool recorded;  /* the order was taken from the record */
     uint32_t *rank; /* by input: its position in psm.row_order; set by order_rank() */
     str text;       /* for EXPLAIN: "synopsis, review", or the orders of the largest groups */
 } input_order;

@@ -328,7 +328,7 @@ static void count_nulls(const site_run *site, const bool *is, uint64_t *rows, ui
         bool absent = site->asked[r] && input != NO_INPUT;
         *rows += absent || (site->asked[r] && in->empty[r]);
         for (int f = 0; f < in->nfields && absent; f++)
-            absent = !is[f] || in->value[f][input] == PSM_ABSENT;
+            absent = !is[f] || input_lacks(in, f, input);
         *null += absent;
     }
 }

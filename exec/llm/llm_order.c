@@ -31,11 +31,28 @@ psm_strategy llm_strategy_of(const settings *s) {
     return strategies[s->psm];
 }
 
-/* Fills *out with the inputs in the solver's form, measured in tokens. Its arrays are allocated in
- * `mem`. */
+static bool any_late(const llm_inputs *in) {
+    return in->resolved != NULL;
+}
+
+/* Returns a field's values if no input has it. */
+static const uint32_t *all_absent(const llm_inputs *in, arena *mem) {
+    uint32_t *ids = arena_alloc(mem, sizeof *ids * BASE_MAX(in->count, 1u));
+    for (uint32_t i = 0; i < in->count; i++)
+        ids[i] = PSM_ABSENT;
+    return ids;
+}
+
+/* Fills *out with the inputs in the solver's form, measured in tokens; late fields are absent. Its
+ * arrays are allocated in `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
     psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
+    const uint32_t *absent = any_late(in) ? all_absent(in, mem) : NULL;
     for (int f = 0; f < p->nfields; f++) {
+        if (in->fields[f].late) {
+            fields[f] = (psm_field){.name = p->call->field_names[f], .value = absent};
+            continue;
+        }
         uint32_t distinct = p->nvalues[f];
         uint32_t *length = ARENA_ARRAY(mem, uint32_t, distinct + 1);
         const int32_t **units = ARENA_ARRAY(mem, const int32_t *, distinct + 1);
@@ -87,10 +104,7 @@ static int solve(const prompt *p, const llm_inputs *in, const psm_options *optio
                  input_order *out, err *e) {
     psm_input input;
     solver_input(p, in, mem, &input);
-    int status = psm_solve(&input, options, mem, &out->psm, e);
-    if (status == 0)
-        out->text = order_text(p, &out->psm, mem);
-    return status;
+    return psm_solve(&input, options, mem, &out->psm, e);
 }
 
 void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order) {
@@ -107,6 +121,128 @@ void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order) 
     for (int f = 0; f < nfields; f++)
         if (!used[f])
             order[n++] = (uint8_t)f;
+}
+
+/* ---- late fields ----------------------------------------------------------------------------- */
+
+static uint64_t computed_units(const psm_result *r) {
+    return r->total_units - r->shared_units;
+}
+
+/* Whether a late field has fewer possible texts than combinations of what it is computed from. */
+static bool has_few_texts(const llm_inputs *in, int f) {
+    return in->fields[f].late && in->fields[f].most < in->fields[f].count;
+}
+
+/* Sets *units to the most units that the known fields can take behind the late fields with few
+ * texts: as many as if all combinations that these are computed from had different texts. */
+static int units_behind(const prompt *p, const llm_inputs *in, const input_order *solved,
+                        uint64_t *units, err *e) {
+    enum { CELL = 2 }; /* units of a late field's name and value here */
+    uint8_t order[PSM_MAX_FIELDS], known[PSM_MAX_FIELDS];
+    arena *mem = arena_new();
+    psm_options options = {.strategy = PSM_FIXED, .given_order = order};
+    input_order behind = {0};
+    psm_input input;
+    int n = 0, first = -1;
+    order_of_dominant_fields(&solved->psm, in->nfields, known);
+    solver_input(p, in, mem, &input);
+    psm_field *fields = ARENA_ARRAY(mem, psm_field, in->nfields);
+    memcpy(fields, input.fields, sizeof *fields * (size_t)in->nfields);
+    input.fields = fields;
+    for (int f = 0; f < in->nfields; f++) {
+        if (!has_few_texts(in, f))
+            continue;
+        uint32_t *length = ARENA_ARRAY(mem, uint32_t, in->fields[f].count + 1);
+        for (uint32_t i = 0; i < in->fields[f].count; i++)
+            length[i] = CELL - 1;
+        fields[f] = (psm_field){.name = p->call->field_names[f],
+                                .name_units = 1,
+                                .distinct = in->fields[f].count,
+                                .value = in->value[f],
+                                .length = length};
+        first = first < 0 ? f : first;
+        order[n++] = (uint8_t)f;
+    }
+    for (int k = 0; k < in->nfields; k++)
+        if (!has_few_texts(in, known[k]))
+            order[n++] = known[k];
+    int status = psm_solve(&input, &options, mem, &behind.psm, e);
+    if (status == 0)
+        *units = computed_units(&behind.psm) - (uint64_t)CELL * in->fields[first].count;
+    arena_free(mem);
+    return status;
+}
+
+/* Sets *first to whether late fields with few texts, such as the answers of an ENUM, come before the
+ * known fields: whatever the answers will be, this computes fewer tokens. */
+static int few_texts_first(const prompt *p, const llm_inputs *in, const input_order *solved,
+                           bool *first, err *e) {
+    uint64_t known = computed_units(&solved->psm), behind = 0, texts = 1, before = 0, after = 0;
+    int status = 0;
+    for (int f = 0; f < in->nfields; f++) {
+        size_t name;
+        if (!has_few_texts(in, f))
+            continue;
+        llm_span_tokens(p->names[f], &name);
+        texts = BASE_MIN(texts * in->fields[f].most, in->count);
+        before += texts * (name + 1);
+        after += in->count * (name + 1);
+    }
+    *first = false;
+    if (before >= after)
+        return 0;
+    if (known > 0)
+        status = units_behind(p, in, solved, &behind, e);
+    *first = before + BASE_MIN(texts * known, behind) < known + after;
+    return status;
+}
+
+/* Rewrites an input's order: late fields with few texts if `first`, known fields, other late
+ * fields, absent fields. given: the order of all fields that are present; NULL: there is none. */
+static void place_late_fields(const llm_inputs *in, uint32_t input, bool first,
+                              const uint8_t *given, uint8_t *order) {
+    uint8_t solved[PSM_MAX_FIELDS];
+    int n = 0;
+    memcpy(solved, given ? given : order, (size_t)in->nfields);
+    for (int f = 0; f < in->nfields && first; f++)
+        if (has_few_texts(in, f))
+            order[n++] = (uint8_t)f;
+    for (int k = 0; k < in->nfields; k++)
+        if (in->value[solved[k]][input] != PSM_ABSENT && (given || !in->fields[solved[k]].late))
+            order[n++] = solved[k];
+    for (int f = 0; f < in->nfields && !given; f++)
+        if (in->fields[f].late && !(first && has_few_texts(in, f)))
+            order[n++] = (uint8_t)f;
+    for (int f = 0; f < in->nfields; f++)
+        if (in->value[f][input] == PSM_ABSENT)
+            order[n++] = (uint8_t)f;
+}
+
+/* Completes a solved order with the late fields, and names it. */
+static int finish(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem,
+                  input_order *out, err *e) {
+    uint8_t written[PSM_MAX_FIELDS];
+    const uint8_t *given = out->recorded ? NULL : options->given_order;
+    bool first = false;
+    int status = 0, nlate = 0;
+    for (int f = 0; f < in->nfields; f++) {
+        nlate += in->fields[f].late;
+        written[f] = (uint8_t)f;
+    }
+    if (!given && options->strategy == PSM_OFF)
+        given = written;
+    if (nlate > 0 && in->count > 0 && !given)
+        status = few_texts_first(p, in, out, &first, e);
+    for (uint32_t i = 0; i < in->count && nlate > 0 && status == 0; i++)
+        place_late_fields(in, i, first, given,
+                          out->psm.field_order + (size_t)i * (size_t)in->nfields);
+    for (int g = 0; g < out->psm.ngroups; g++)
+        out->psm.groups[g].fields += nlate;
+    out->text = order_text(p, &out->psm, mem);
+    if (out->recorded)
+        out->text = str_from(arena_printf(mem, "%.*s (kept)", (int)out->text.n, out->text.p));
+    return status;
 }
 
 /* ---- SET field_order = 'a, b' ---------------------------------------------------------------- */
@@ -143,12 +279,15 @@ int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in
                            .bound = bound,
                            .cancel = ctx->cancel};
     int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
-    return status ? status : solve(p, in, &options, mem, out, e);
+    if (status == 0)
+        status = solve(p, in, &options, mem, out, e);
+    return status ? status : finish(p, in, &options, mem, out, e);
 }
 
 int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e) {
     psm_options options = {.strategy = PSM_FIXED, .one_order = true};
-    return solve(p, in, &options, mem, out, e);
+    int status = solve(p, in, &options, mem, out, e);
+    return status ? status : finish(p, in, &options, mem, out, e);
 }
 
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap,
@@ -191,10 +330,6 @@ static bool is_permutation(const uint8_t *order, int n) {
     return n == 64 || seen == (1ull << n) - 1;
 }
 
-static uint64_t computed_units(const psm_result *r) {
-    return r->total_units - r->shared_units;
-}
-
 /* EXPLAIN (TOKENS) changes no recorded order. An order that a run would record is kept here, since
  * a later call of the statement would find it. */
 typedef struct noted_order {
@@ -233,8 +368,8 @@ static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *or
     *usable = status == 0 && (double)computed_units(&kept.psm) <=
                                  RECORD_TOLERANCE * (double)computed_units(&out->psm);
     if (*usable) {
-        kept.text = str_from(arena_printf(mem, "%.*s (kept)", (int)kept.text.n, kept.text.p));
         *out = kept;
+        out->recorded = true;
     }
     return status;
 }
@@ -290,7 +425,9 @@ int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strate
     int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
     if (status == 0)
         status = solve(p, in, &options, mem, out, e);
+    const uint8_t *listed = options.given_order;
     if (status == 0 && keep && strategy != PSM_OFF && p->nfields > 1)
         status = apply_record(ctx, p, in, &options, mem, out, e);
-    return status;
+    options.given_order = listed;
+    return status ? status : finish(p, in, &options, mem, out, e);
 }

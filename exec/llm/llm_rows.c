@@ -92,7 +92,7 @@ int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows
     double tokens = (double)memory.kv_budget_bytes / (double)token_bytes / KEPT_PART;
     double per_input =
         (double)(psm->total_units - psm->shared_units) / BASE_MAX(site->in->count, 1u) +
-        (double)site->prompt->head_tokens;
+        llm_late_tokens(o, site) + (double)site->prompt->head_tokens;
     double per_row = per_input * site->in->count / (double)BASE_MAX(site->in->needed_rows, 1);
     *rows = (int64_t)BASE_MIN(BASE_MAX(tokens / BASE_MAX(per_row, 1e-6), 1), 1e15);
     return 0;
@@ -152,11 +152,11 @@ static int answer_column(op *o, const site_run *site, const int64_t *rows, int c
 
 /* ---- conditions over chosen rows ------------------------------------------------------------- */
 
-static void mark_slots(const expr *x, bool *read) {
+void llm_mark_slots(const expr *x, bool *read) {
     if (x->kind == EXPR_COLUMN)
         read[x->column.slot] = true;
     for (int i = 0; i < x->nargs; i++)
-        mark_slots(x->args[i], read);
+        llm_mark_slots(x->args[i], read);
 }
 
 int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e) {
@@ -190,7 +190,7 @@ int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int
         bool *read = ARENA_ARRAY(s->scratch, bool, o->node->ncols + 1);
         batch view = {.rows = some, .ncols = o->node->ncols, .mem = s->scratch};
         view.cols = ARENA_ARRAY(s->scratch, column, o->node->ncols + 1);
-        mark_slots(x, read);
+        llm_mark_slots(x, read);
         status = llm_rows_columns(o, read, rows + from, some, &view, e);
         if (status == 0)
             status = eval_filter(x, &view, s->scratch, pick, &picked, e);

@@ -13,13 +13,24 @@
 /* A pipeline is not sampled if it has fewer input rows than this many times llm_sample. */
 enum { WORTH_SAMPLING = 4 };
 
+/* Whether two stages that remove rows may change places. */
+static bool order_is_open(const plan_node *pipeline) {
+    const plan_stage *stages = pipeline->pipeline.stages;
+    for (int i = 0; i < pipeline->pipeline.nstages; i++)
+        for (int k = 0; k < i; k++)
+            if (stages[i].nfilters && stages[k].nfilters && !(stages[i].after >> k & 1))
+                return true;
+    return false;
+}
+
 /* Whether the order of the stages depends on selectivities that are not known. */
 static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
-    if (pipeline->pipeline.nstages < 2)
+    if (!order_is_open(pipeline))
         return false;
     for (int i = 0; i < pipeline->pipeline.nstages; i++)
         for (int k = 0; k < pipeline->pipeline.stages[i].nsites; k++)
-            if (sample_teaches(ctx, pipeline->pipeline.stages[i].sites[k].call))
+            if (pipeline->pipeline.stages[i].sites[k].nlate == 0 &&
+                sample_teaches(ctx, pipeline->pipeline.stages[i].sites[k].call))
                 return true;
     return false;
 }

@@ -37,7 +37,8 @@ typedef struct shown_call {
     const llm_template *tmpl;
     uint64_t inputs;    /* number of distinct inputs */
     uint64_t repeated;  /* number of inputs whose prompt was sent before */
-    bool reads_answers; /* a field has another call's answer */
+    bool reads_answers; /* a field is computed from answers of another pipeline */
+    bool made_up;       /* a field is computed from answers of the same pipeline */
     int nprompts;
     shown_prompt prompts[SHOWN_PROMPTS];
 } shown_call;
@@ -157,11 +158,14 @@ int llm_show_rows(op *o, err *e) {
     const plan_demand *d = &o->node->pipeline.demand;
     shown *x = s->sender.state = shown_of(o->ctx);
     for (int i = 0; i < s->nsites; i++)
-        for (int f = 0; f < s->sites[i].plan->call->nfields; f++)
-            call_at(&s->sender, i)->reads_answers |=
-                plan_reads_answers(s->sites[i].plan->args[f], o->node->left);
+        for (int f = 0; f < s->sites[i].plan->call->nfields; f++) {
+            bool late = s->sites[i].plan->late[f];
+            call_at(&s->sender, i)->made_up |= late;
+            call_at(&s->sender, i)->reads_answers |= !late && s->sites[i].plan->reads[f].n > 0;
+        }
     x->waves |= d->limit_hint > 0 || d->top_n.n > 0;
-    return llm_run_next(o, e);
+    int status = llm_late_assume(o, x->mem, e);
+    return status ? status : llm_run_next(o, e);
 }
 
 /* ---- EXPLAIN (PROMPT) ------------------------------------------------------------------------ */
@@ -289,10 +293,13 @@ static void print_notes(buf *out, const exec_ctx *ctx, const shown *x) {
         buf_append_c(out, "assumed: all rows pass the filters on answers\n");
     if (x->waves)
         buf_append_c(out, "only the first wave of rows: more are asked about if too few pass\n");
-    for (int i = 0; i < ctx->stmt->ncalls; i++)
-        if (x->calls[ctx->stmt->calls[i]->number - 1].reads_answers)
-            buf_printf(out, "LLM#%d has another call's answer as a field; it is taken as NULL\n",
-                       ctx->stmt->calls[i]->number);
+    for (int i = 0; i < ctx->stmt->ncalls; i++) {
+        const shown_call *c = &x->calls[ctx->stmt->calls[i]->number - 1];
+        const char *as = c->made_up ? "shown as text of the expected length" : "taken as NULL";
+        if (c->made_up || c->reads_answers)
+            buf_printf(out, "LLM#%d has another call's answer as a field; it is %s\n",
+                       ctx->stmt->calls[i]->number, as);
+    }
 }
 
 void llm_show_print(const exec_ctx *ctx, buf *out) {

@@ -2,8 +2,8 @@
  * llm_sites.c - prepares the call sites of a pipeline before the first prompt is sent: their
  * inputs, prompts, layout and orders.
  *
- * Invariant: the text of a prompt is determined by all rows of the base. Filters and known answers
- * have no influence.
+ * Invariant: the text of a prompt is determined by all rows of the base, and for late fields by the
+ * answers that they read. Filters and known answers have no influence.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +83,9 @@ static int prepare_site(op *o, site_run *site, err *e) {
     int status = runtime_engine(ctx->llm, site->plan->call, &site->engine, e);
     site->in = site->leader->in;
     if (status == 0 && leads)
-        status = inputs_gather(ctx, without_late_guard(o, site), ((llm_state *)o->state)->rows,
-                               ctx->settings->dedup, mem_of(o), &site->in, e);
+        status = inputs_gather(ctx, without_late_guard(o, site), llm_late_sources(o, site, false),
+                               ((llm_state *)o->state)->rows, ctx->settings->dedup, mem_of(o),
+                               &site->in, e);
     if (status)
         return status;
     prompt_spec spec = {.call = site->plan->call,
@@ -119,13 +120,15 @@ static int lay_out_group(op *o, site_run *leader, err *e) {
             calls[count++] = (layout_call){s->sites[i].prompt, s->sites[i].plan->asked_share};
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
-    /* the layout must not depend on dedup, so inputs are counted once each */
-    if (!data_first && !o->ctx->settings->dedup) {
+    bool unknown = leader->plan->nlate == leader->plan->call->nfields;
+    /* the layout must not depend on dedup, so inputs are counted once each; nor on late fields, whose
+     * texts are not known yet */
+    if (!data_first && !unknown && (!o->ctx->settings->dedup || leader->plan->nlate > 0)) {
         mem = arena_new_in(o->ctx->space);
-        status =
-            inputs_gather(o->ctx, without_late_guard(o, leader), s->rows, true, mem, &distinct, e);
+        status = inputs_gather(o->ctx, without_late_guard(o, leader),
+                               llm_late_sources(o, leader, true), s->rows, true, mem, &distinct, e);
     }
-    if (status == 0 && !data_first)
+    if (status == 0 && !data_first && !unknown)
         status = layout_choose(calls, count, distinct, &data_first, e);
     arena_free(mem);
     for (int i = 0; i < s->nsites && status == 0 && data_first; i++) {

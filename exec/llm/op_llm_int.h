@@ -7,7 +7,8 @@
  *      rows of the base, all of them
  *        |
  *        |   per call site: distinct inputs (llm_inputs.c), prompts (prompt.c), instruction or
- *        |   data first (llm_layout.c), order of fields and of inputs (llm_order.c)
+ *        |   data first (llm_layout.c), order of fields and of inputs (llm_order.c); all but the
+ *        |   texts of fields that are computed from answers
  *        v
  *   +-> some of the rows: all, a chunk, a limit batch, a top-n round
  *   |    |
@@ -29,6 +30,8 @@
  * llm_sites.c prepares the call sites once all rows are read. The text of a prompt is determined by
  *             all rows of the base, whatever the filters keep; so a statement finds the answers
  *             that an earlier one stored.
+ * llm_late_fields.c  texts of fields that are computed from answers of earlier stages, made when the
+ *             rows that need them are about to be asked.
  * llm_run.c   sends rows through the stages: all at once, or in chunks. Chunks let filters change
  *             places, or let KV be reused before it is evicted.
  * llm_demand.c runs limit batches and top-n rounds instead: it asks about fewer rows, if the
@@ -218,6 +221,21 @@ int llm_sites_prepare(op *o, err *e);
  * as long as the statement. */
 str llm_sites_order_text(op *o, int first, int end);
 
+/* ---- late fields (llm_late_fields.c) ---------------------------------------------------------------- */
+
+/* Returns what each field of a call site is computed from, for inputs_gather(). The inputs of earlier
+ * call sites must be there. hidden: late fields are as if all rows had the same value. */
+const late_source *llm_late_sources(op *o, const site_run *site, bool hidden);
+/* Returns the expected tokens of an input's late fields. */
+double llm_late_tokens(const op *o, const site_run *site);
+/* Makes the texts of the late fields of these rows, which are about to be asked. Rows whose answer is
+ * NULL without a call lose their input. */
+int llm_late_resolve(op *o, site_run *site, const int64_t *rows, int64_t count, err *e);
+/* Gives all late values that are not known a made-up text of the expected length, in `mem`, so that
+ * prompts can be counted or shown without answers. */
+int llm_late_assume(op *o, arena *mem, err *e);
+void llm_late_forget(op *o); /* forgets the made-up texts */
+
 /* ---- rows (llm_rows.c) ----------------------------------------------------------------------- */
 
 void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
@@ -243,6 +261,7 @@ int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows
  * to their number. `rows` is ascending. */
 int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
                    int64_t *kept, err *e);
+void llm_mark_slots(const expr *x, bool *read); /* sets read[slot] for each column in x */
 /* Fills the columns of the pipeline's output for these rows, allocated in out->mem: the base's
  * columns and the answers so far. `read` marks the columns to fill; NULL: all. */
 int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e);

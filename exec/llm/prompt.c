@@ -154,7 +154,7 @@ static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, er
         const field_values *v = &in->fields[f];
         p->values[f] = ARENA_ARRAY(p->mem, llm_span *, v->count + 1);
         p->nvalues[f] = v->count;
-        for (uint32_t i = 0; i < v->count && status == 0; i++) {
+        for (uint32_t i = 0; i < v->count && status == 0 && !v->late; i++) {
             p->values[f][i] =
                 span_printf(p->engine, LLM_SPAN_VALUE, " ", v->text[i], "\n", true, ctx->llm->kept);
             if (i % BATCH_ROWS == 0 || i + 1 == v->count)
@@ -162,6 +162,11 @@ static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, er
         }
     }
     return status;
+}
+
+void prompt_add_value(prompt *p, const llm_inputs *in, int field, uint32_t id, arena *mem) {
+    p->values[field][id] =
+        span_printf(p->engine, LLM_SPAN_VALUE, " ", in->fields[field].text[id], "\n", true, mem);
 }
 
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e) {
@@ -246,11 +251,10 @@ int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const ui
         out[n++] = p->before[i];
     for (int k = 0; k < p->nfields; k++) {
         int f = order[k];
-        uint32_t id = in->value[f][input];
-        if (id == PSM_ABSENT)
+        if (input_lacks(in, f, input))
             continue;
         out[n++] = p->names[f];
-        out[n++] = p->values[f][id];
+        out[n++] = p->values[f][in->value[f][input]];
     }
     for (int i = 0; i < p->nafter; i++)
         out[n++] = p->after[i];

@@ -33,10 +33,10 @@ void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in
         push_shared(p, (int)((int64_t)event->reused_tokens * TEXT_PERCENT / event->prompt_tokens));
     p->last_input[0] = 0;
     for (int k = in->nfields - 1; k >= 0; k--) {
-        uint32_t id = in->value[order[k]][input];
-        if (id == PSM_ABSENT)
+        if (input_lacks(in, order[k], input))
             continue;
-        utf8_copy(p->last_input, sizeof p->last_input, in->fields[order[k]].text[id]);
+        utf8_copy(p->last_input, sizeof p->last_input,
+                  in->fields[order[k]].text[in->value[order[k]][input]]);
         return;
     }
 }
@@ -109,18 +109,39 @@ static void name_operator(char *out, size_t size, const explain_line *l) {
         *p = ' ';
 }
 
+/* Sets depth[] of a pipeline's stages: the number of lines above a stage's first one that depend on
+ * the stage. Stages that may run in either order can have the same depth. Returns the number of lines
+ * of the longest chain of stages. */
+static int stage_depths(const plan_node *n, int *depth) {
+    int most = 0;
+    for (int i = n->pipeline.nstages; i-- > 0;) {
+        depth[i] = 0;
+        for (int k = i + 1; k < n->pipeline.nstages; k++)
+            if (n->pipeline.stages[k].after >> i & 1)
+                depth[i] = BASE_MAX(depth[i], depth[k] + n->pipeline.stages[k].nfilters + 1);
+        most = BASE_MAX(most, depth[i] + n->pipeline.stages[i].nfilters + 1);
+    }
+    return most;
+}
+
 /* Collects the lines of EXPLAIN in their order, without projections. */
 static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth,
                               exec_progress *p) {
     const uint64_t *rows = ctx->counts.rows_out;
+    int stages[PIPELINE_STAGES];
     explain_line line, below;
+    bool pipeline = n && n->kind == PLAN_LLM_PIPELINE;
+    int lines = pipeline ? stage_depths(n, stages) : n && n->kind != PLAN_PROJECT;
     for (int i = 0; n && explain_line_at(n, i, &line); i++) {
         if (p->noperators == EXEC_OPERATORS)
             return;
         if (line.kind == PLAN_PROJECT)
             continue;
         exec_operator *o = &p->operator_rows[p->noperators++];
-        *o = (exec_operator){.depth = depth++,
+        int in_pipeline = pipeline ? stages[line.stage - n->pipeline.stages] +
+                                         line.stage->nfilters - 1 - line.filter
+                                   : 0;
+        *o = (exec_operator){.depth = depth + in_pipeline,
                              .model = line.kind == PLAN_LLM_PIPELINE,
                              .source = !n->left && !n->right,
                              .rows_out = rows[line.number]};
@@ -132,8 +153,8 @@ static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth
         name_operator(o->name, sizeof o->name, &line);
     }
     if (n) {
-        collect_operators(ctx, n->left, depth, p);
-        collect_operators(ctx, n->right, depth, p);
+        collect_operators(ctx, n->left, depth + lines, p);
+        collect_operators(ctx, n->right, depth + lines, p);
     }
 }
 

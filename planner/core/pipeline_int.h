@@ -8,9 +8,10 @@
  *           LLM #1      ┘
  *             x           the base, whose rows are all read before the first call is asked
  *
- * No call of a pipeline reads another's answer in a field, so the inputs of all calls are known
- * once the base's rows are. The stages can then run in the order that costs least, and calls about
- * the same fields can share the beginnings of their prompts.
+ * A call's field may read the answers of calls below it in the same chain. Which rows share an input
+ * is known nevertheless once the base's rows are (planner.h). So the stages can run in the order that
+ * costs least as far as they do not read each other, calls about the same fields can share the
+ * beginnings of their prompts, and what the nodes above need limits the calls of all stages.
  *
  * rules/pipelines.c alone makes these nodes. Later rules, estimates and plan.c find the end of a
  * pipeline's chain by counting its stages, so a rule may rebuild the chain over another base

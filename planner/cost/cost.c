@@ -28,12 +28,34 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
         order[i] = (uint8_t)i;
 }
 
+static bool reads_text_answer(const expr *x, const rel *input) {
+    const llm_site *of = x->kind == EXPR_COLUMN ? estimate_site_of(input, x->column.id) : NULL;
+    bool found = of && of->call->nliterals == 0;
+    for (int i = 0; i < x->nargs && !found; i++)
+        found = reads_text_answer(x->args[i], input);
+    return found;
+}
+
+/* Moves the fields whose texts are not known before other calls have answered to the end. */
+static void texts_last(const llm_call *call, const field_estimate *f, uint8_t *order) {
+    uint8_t last[PSM_MAX_FIELDS];
+    int n = 0, kept = 0;
+    for (int i = 0; i < call->nfields && call->nfields <= PSM_MAX_FIELDS; i++)
+        if (f[order[i]].is_text)
+            last[n++] = order[i];
+        else
+            order[kept++] = order[i];
+    for (int i = 0; i < n; i++)
+        order[kept + i] = last[i];
+}
+
 /* Chooses a call's field order, by the first of these that applies:
  * 1. the setting field_order lists it;
  * 2. psm = 'off': as written;
  * 3. field_order = 'keep', and an earlier run recorded an order;
  * 4. there is a joint sample (`joint`, from joint_distinct): the order with the fewest tokens;
- * 5. otherwise by descending field_estimate.score. */
+ * 5. otherwise by descending field_estimate.score.
+ * In 3 to 5, fields that read TEXT answers come last. */
 static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f,
                                  const double *joint, uint8_t *order) {
     const settings *set = s->env->settings;
@@ -48,8 +70,10 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
         order_as_written(call, order);
         return ORDER_WRITTEN;
     }
-    if (keep && s->env->field_order && s->env->field_order(s->env->ctx, call, order))
+    if (keep && s->env->field_order && s->env->field_order(s->env->ctx, call, order)) {
+        texts_last(call, f, order);
         return ORDER_RECORDED;
+    }
     if (joint) {
         joint_order(s, f, joint, call->nfields, order);
         return ORDER_SAMPLED;
@@ -60,6 +84,7 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
             order[at] = order[at - 1];
         order[at] = (uint8_t)i;
     }
+    texts_last(call, f, order);
     return ORDER_SCORED;
 }
 
@@ -127,12 +152,29 @@ static double distinct_inputs(estimator *s, const llm_site *site, const rel *inp
         f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
         f[i].score = f[i].tokens * rows / f[i].distinct;
         f[i].joint = c.joint;
+        f[i].is_text = reads_text_answer(site->args[i], input);
         distinct = BASE_MIN(distinct * f[i].distinct, rows);
     }
     *joint = joint_distinct(s, site->call, f, rows);
     if (*joint)
         distinct = BASE_MIN((*joint)[(1u << site->call->nfields) - 1], rows);
     return s->env->settings->dedup ? distinct : rows;
+}
+
+void estimate_answer(estimator *s, const llm_site *site, const rel *input, column_estimate *c) {
+    const llm_call *call = site->call;
+    field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
+    double rows = estimate_rel(s, input)->rows, asking = asking_rows(s, site, input), *joint,
+           inputs = distinct_inputs(s, site, input, asking, f, &joint), bytes = 0;
+    for (int i = 0; i < call->nliterals; i++)
+        bytes += (double)call->literals[i].n / call->nliterals;
+    if (call->nliterals > 0)
+        *c = (column_estimate){.distinct = call->nliterals, .bytes = bytes};
+    else if (call->returns == RETURNS_TEXT)
+        *c = (column_estimate){.distinct = inputs,
+                               .bytes = expected_output(s, call) * BYTES_PER_TOKEN};
+    c->distinct = BASE_MIN(c->distinct, inputs);
+    c->null_fraction = rows > 0 ? BASE_MAX(0, 1 - asking / rows) : 0;
 }
 
 /* Tokens per second. */
@@ -269,6 +311,7 @@ static void estimate_stage(estimator *s, const chain_stage *from, const call_lay
         site->group = l->group;
         site->asked_share = l->asked_share;
         site->data_first = l->layout != LAID_INSTRUCTION_FIRST;
+        site->answer_tokens = expected_output(s, site->call);
         site->order_origin = estimate_llm_site(s, &from->llm->llm.sites[i], from->llm->left,
                                                l->layout, &t->estimate, site->field_order);
     }

@@ -200,8 +200,7 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
 
 /* ---- selectivity ----------------------------------------------------------------------------- */
 
-/* Finds the LLM call that computes column `id` of r; NULL: no call does. */
-static const llm_site *site_of_column(const rel *r, int id) {
+const llm_site *estimate_site_of(const rel *r, int id) {
     for (; r; r = r->left) {
         int at = column_at(r, id);
         if (at < 0)
@@ -219,7 +218,7 @@ static const llm_site *site_of_column(const rel *r, int id) {
                 return NULL;
             id = from->column.id;
         } else if (r->right && column_at(r->left, id) < 0) {
-            return site_of_column(r->right, id);
+            return estimate_site_of(r->right, id);
         }
     }
     return NULL;
@@ -256,7 +255,7 @@ static double common_fraction_of(const column_estimate *c, value v) {
 /* Estimates the selectivity of x = constant. */
 static double constant_selectivity(estimator *s, const expr *x, const expr *constant,
                                    const rel *r) {
-    const llm_site *site = x->kind == EXPR_COLUMN ? site_of_column(r, x->column.id) : NULL;
+    const llm_site *site = x->kind == EXPR_COLUMN ? estimate_site_of(r, x->column.id) : NULL;
     if (site && constant->kind == EXPR_LITERAL)
         return answer_selectivity(s, site->call, constant->literal);
     column_estimate c = estimate_expr(s, x, r);
@@ -700,12 +699,11 @@ static void estimate_limit(const rel *r, rel_estimate *e) {
     reduce_distinct(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
 }
 
-static void estimate_llm_columns(const rel *r, rel_estimate *e) {
+static void estimate_llm_columns(estimator *s, const rel *r, rel_estimate *e) {
     for (int i = 0; i < r->llm.nsites; i++) {
-        const llm_site *site = &r->llm.sites[i];
-        int at = column_at(r, site->out_id);
-        if (at >= 0 && site->call->nliterals > 0)
-            e->columns[at].distinct = site->call->nliterals;
+        int at = column_at(r, r->llm.sites[i].out_id);
+        if (at >= 0)
+            estimate_answer(s, &r->llm.sites[i], r->left, &e->columns[at]);
     }
 }
 
@@ -772,7 +770,7 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
         e->columns[r->ncols - 1].distinct = e->rows;
         break;
     case REL_LLM:
-        estimate_llm_columns(r, e);
+        estimate_llm_columns(s, r, e);
         break;
     case REL_WINDOW:
         estimate_windows(s, r, e);

@@ -86,6 +86,27 @@ static void find_groups(layout *l) {
     }
 }
 
+/* Returns the call site without its late fields, which read answers: the run chooses the layout
+ * before it knows their texts. */
+static llm_site known_part(const layout *l, const llm_site *u) {
+    llm_call *call = ARENA_NEW(l->s->mem, llm_call);
+    llm_site part = {.call = call, .args = ARENA_ARRAY(l->s->mem, expr *, u->call->nfields + 1)};
+    id_set ids = id_set_new(l->s->mem);
+    id_set_add_columns(&ids, l->base);
+    *call = *u->call;
+    call->field_names = ARENA_ARRAY(l->s->mem, str, call->nfields + 1);
+    call->field_required = ARENA_ARRAY(l->s->mem, bool, call->nfields + 1);
+    call->nfields = 0;
+    for (int f = 0; f < u->call->nfields; f++) {
+        if (!expr_only_in(u->args[f], &ids))
+            continue;
+        part.args[call->nfields] = u->args[f];
+        call->field_names[call->nfields] = u->call->field_names[f];
+        call->field_required[call->nfields++] = u->call->field_required[f];
+    }
+    return part;
+}
+
 /* Decides the layout of the group whose first call is `leader`. */
 static void lay_out_group(layout *l, int leader) {
     plan_question *questions = ARENA_ARRAY(l->s->mem, plan_question, l->n);
@@ -99,7 +120,10 @@ static void lay_out_group(layout *l, int leader) {
     if (wanted == LAYOUT_INSTRUCTION_FIRST)
         return;
     if (wanted == LAYOUT_AUTO) {
-        estimate_data(l->s, l->calls[leader].site, l->base, &data, &inputs);
+        const llm_site known = known_part(l, l->calls[leader].site);
+        if (known.call->nfields == 0)
+            return;
+        estimate_data(l->s, &known, l->base, &data, &inputs);
         if (!plan_data_pays(data, inputs, questions, count))
             return;
     }

@@ -334,6 +334,19 @@ static void describe_instruction(facts f, str text) {
     fact_words(f, fit < text.n ? "…' (" : "' (");
 }
 
+/* Writes to JSON the numbers of the calls whose answers some field is computed from. */
+static void describe_reads(facts f, const plan_call_site *u) {
+    cJSON *list = f.json ? cJSON_AddArrayToObject(f.json, "reads") : NULL;
+    for (int k = 0; k < u->call->nfields && list; k++)
+        for (int i = 0; i < u->reads[k].n; i++) {
+            const cJSON *item = list->child;
+            while (item && item->valueint != u->reads[k].calls[i])
+                item = item->next;
+            if (!item)
+                cJSON_AddItemToArray(list, cJSON_CreateNumber(u->reads[k].calls[i]));
+        }
+}
+
 void describe_call(facts f, const plan_call_site *u, bool as_written) {
     const llm_call *call = u->call;
     str *fields = mem_alloc(sizeof *fields * ((size_t)call->nfields + 1));
@@ -349,6 +362,7 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     fact_name(f, NULL, "layout", u->data_first ? "data first" : "instruction first");
     fact_words(f, u->data_first && !as_written ? ", before the instruction)" : ")");
     fact_exprs(f, NULL, "arguments", u->args, call->nfields);
+    describe_reads(f, u);
     describe_type(f, call);
     fact_words(f, call->examples ? " with examples" : "");
     if (call->model.n)

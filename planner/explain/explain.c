@@ -9,6 +9,7 @@
  *            ENUM('positive', 'negative') by use
  *         │  240 distinct inputs, 49,100 prompt tokens, 10,200 computed, hit rate 79.2 %
  *         └─ Hash join r.movie = m.id                          rows≈240
+ *   Calls: #1 as s → #2; #1 as s, #2 as mood → #3 (depth 3)      only if calls read calls
  *
  * Invariant: everything printed is in the plan or in `actual`. Without times the text depends on
  * the statement and statistics alone, so tests can compare it.
@@ -274,6 +275,78 @@ static void print_node(printer *p, const plan_node *n, int depth) {
     }
 }
 
+/* ---- calls that read calls ------------------------------------------------------------------- */
+
+/* Finds a call site of each call: sites[number]. */
+static void find_sites(const plan_node *n, bool *seen, const plan_call_site **sites) {
+    if (!n || seen[n->number])
+        return;
+    seen[n->number] = true;
+    for (int i = 0; n->kind == PLAN_LLM_PIPELINE && i < n->pipeline.nstages; i++)
+        for (int k = 0; k < n->pipeline.stages[i].nsites; k++) {
+            const plan_call_site *site = &n->pipeline.stages[i].sites[k];
+            sites[site->call->number] = site;
+        }
+    find_sites(n->left, seen, sites);
+    find_sites(n->right, seen, sites);
+}
+
+/* Prints "#1 as s, #2 as mood → #3" for the fields of #3. Returns whether it reads any call. */
+static bool print_reads(const plan_call_site *site, const char *before, buf *out) {
+    bool any = false;
+    for (int f = 0; f < site->call->nfields; f++) {
+        const plan_read *r = &site->reads[f];
+        for (int i = 0; i < r->n; i++) {
+            buf_printf(out, "%s#%d", i ? " and " : any ? ", " : before, r->calls[i]);
+            any = true;
+        }
+        if (r->n)
+            buf_printf(out, " as %.*s", (int)site->call->field_names[f].n,
+                       site->call->field_names[f].p);
+    }
+    if (any)
+        buf_printf(out, " → #%d", site->call->number);
+    return any;
+}
+
+/* Returns the number of calls on the longest chain of calls that read each other's answers. In a
+ * recursion a call may read its own answers, which counts once. */
+static int reads_depth(const plan_call_site *const *sites, int ncalls, int *depth) {
+    int most = 0;
+    bool deeper = true;
+    for (int round = 0; deeper && round < ncalls; round++) {
+        deeper = false;
+        for (int c = 1; c <= ncalls; c++)
+            for (int f = 0; sites[c] && f < sites[c]->call->nfields; f++)
+                for (int i = 0; i < sites[c]->reads[f].n; i++) {
+                    int of = sites[c]->reads[f].calls[i];
+                    if (of == c || depth[of] + 1 <= depth[c])
+                        continue;
+                    depth[c] = depth[of] + 1;
+                    deeper = true;
+                }
+    }
+    for (int c = 1; c <= ncalls; c++)
+        most = BASE_MAX(most, depth[c] + 1);
+    return most;
+}
+
+static void print_graph(const plan *p, buf *out) {
+    int ncalls = p->stmt->ncalls;
+    const plan_call_site **sites = mem_zalloc(sizeof *sites * ((size_t)ncalls + 1));
+    int *depth = mem_zalloc(sizeof *depth * ((size_t)ncalls + 1));
+    bool *seen = mem_zalloc((size_t)p->nnodes + 1), any = false;
+    find_sites(p->root, seen, sites);
+    for (int c = 1; c <= ncalls; c++)
+        if (sites[c])
+            any = print_reads(sites[c], any ? "; " : "Calls: ", out) || any;
+    if (any)
+        buf_printf(out, " (depth %d)\n", reads_depth(sites, ncalls, depth));
+    free(seen);
+    free(depth);
+    free(sites);
+}
+
 static void print_savings(const plan *p, buf *out) {
     for (int i = 0; i < p->nsavings; i++) {
         buf_printf(out, "%s%s saves ", i ? ", " : "Rules: ", p->savings[i].rule);
@@ -298,6 +371,7 @@ void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) 
             print_node(&print, p->examples[i], 1);
         }
     free(shown);
+    print_graph(p, out);
     print_savings(p, out);
 }
 

@@ -1,6 +1,7 @@
 /*
  * answers.c - finds the parts of a plan that read LLM answers: stages of a pipeline that depend on
- * other stages, and filters whose result is unknown without the answers.
+ * other stages, fields that are computed from answers, and filters whose result is unknown without
+ * the answers.
  */
 #include "plan_int.h"
 
@@ -51,75 +52,151 @@ void plan_order_stages(plan_node *n) {
         for (int k = 0; k < t->nfilters; k++)
             t->after |= stages_read(n, t->filters[k]);
         for (int k = 0; k < t->nsites; k++) {
-            uint32_t read = t->sites[k].guard ? stages_read(n, t->sites[k].guard) : 0;
-            t->sites[k].late_guard = read != 0;
+            plan_call_site *site = &t->sites[k];
+            uint32_t read = site->guard ? stages_read(n, site->guard) : 0;
+            site->late_guard = read != 0;
             t->after |= read;
+            for (int f = 0; f < site->call->nfields; f++) {
+                read = stages_read(n, site->args[f]);
+                site->late[f] = read != 0;
+                site->nlate += site->late[f];
+                t->after |= read;
+            }
         }
         if (stage_is_volatile(t)) {
             t->after = before;
             pinned |= 1u << i;
         }
         t->after = (t->after | (pinned & before)) & ~(1u << i);
+        for (int k = 0; k < i; k++)
+            if (t->after >> k & 1)
+                t->after |= n->pipeline.stages[k].after;
     }
 }
 
-/* ---- filters on answers ---------------------------------------------------------------------- */
+/* ---- values computed from answers ------------------------------------------------------------ */
 
-/* Whether column `slot` of node n is an answer, or is computed from an answer. */
-static bool slot_is_answer(const plan_node *n, int slot);
+/* The calls whose answers a value is computed from. */
+typedef struct calls_found {
+    bool any;
+    bool *calls; /* by number of a call; NULL: only `any` is wanted */
+} calls_found;
 
-bool plan_reads_answers(const expr *x, const plan_node *in) {
+/* Adds the calls whose answers column `slot` of node n is computed from. */
+static void search_slot(const plan_node *n, int slot, calls_found *c);
+
+static void search_expr(const expr *x, const plan_node *in, calls_found *c) {
     if (x->kind == EXPR_COLUMN)
-        return slot_is_answer(in, x->column.slot);
-    for (int i = 0; i < x->nargs; i++)
-        if (plan_reads_answers(x->args[i], in))
-            return true;
-    return false;
+        search_slot(in, x->column.slot, c);
+    for (int i = 0; i < x->nargs && (!c->any || c->calls); i++)
+        search_expr(x->args[i], in, c);
+}
+
+static void search_keys(const sort_key *keys, int n, const plan_node *in, calls_found *c) {
+    for (int i = 0; i < n; i++)
+        search_expr(keys[i].value, in, c);
 }
 
 /* A window's result also depends on the keys of its partitions and order. */
-static bool window_reads_answers(const plan_node *n, const rel_window *w) {
-    bool reads = w->filter && plan_reads_answers(w->filter, n->left);
-    for (int i = 0; i < w->nkeys && !reads; i++)
-        reads = plan_reads_answers(n->window.keys[i].value, n->left);
-    for (int i = 0; i < w->nargs && !reads; i++)
-        reads = plan_reads_answers(w->args[i], n->left);
-    return reads;
+static void search_window(const plan_node *n, const rel_window *w, calls_found *c) {
+    if (w->filter)
+        search_expr(w->filter, n->left, c);
+    search_keys(n->window.keys, w->nkeys, n->left, c);
+    for (int i = 0; i < w->nargs; i++)
+        search_expr(w->args[i], n->left, c);
 }
 
-static bool aggregate_reads_answers(const plan_node *n, const plan_agg *a) {
-    bool reads = a->arg && plan_reads_answers(a->arg, n->left);
-    for (int i = 0; i < a->nkeys && !reads; i++)
-        reads = plan_reads_answers(a->keys[i].value, n->left);
-    return reads;
+static void search_aggregate(const plan_node *n, const plan_agg *a, calls_found *c) {
+    if (a->arg)
+        search_expr(a->arg, n->left, c);
+    search_keys(a->keys, a->nkeys, n->left, c);
+    if (a->filter)
+        search_expr(a->filter, n->left, c);
 }
 
-static bool slot_is_answer(const plan_node *n, int slot) {
+/* Adds the call of a pipeline that has this slot as its answer or as one of its probabilities. */
+static void add_call(const plan_node *n, int slot, calls_found *c) {
+    c->any = true;
+    for (int i = 0; c->calls && i < n->pipeline.nstages; i++)
+        for (int k = 0; k < n->pipeline.stages[i].nsites; k++) {
+            const plan_call_site *site = &n->pipeline.stages[i].sites[k];
+            bool made = site->out_slot == slot;
+            for (int p = 0; p < site->nprobs; p++)
+                made = made || site->probs[p].slot == slot;
+            if (made)
+                c->calls[site->call->number] = true;
+        }
+}
+
+static void search_slot(const plan_node *n, int slot, calls_found *c) {
     const plan_node *in = n->left;
     if (!in || slot < 0)
-        return false;
+        return;
     switch (n->kind) {
     case PLAN_LLM_PIPELINE:
-        return slot >= in->ncols || slot_is_answer(in, slot);
+        if (slot >= in->ncols)
+            add_call(n, slot, c);
+        else
+            search_slot(in, slot, c);
+        return;
     case PLAN_PROJECT:
-        return plan_reads_answers(n->project.exprs[slot], in);
+        search_expr(n->project.exprs[slot], in, c);
+        return;
     case PLAN_GROUP:
         if (slot < n->group.nkeys)
-            return plan_reads_answers(n->group.keys[slot], in);
-        return aggregate_reads_answers(n, &n->group.aggs[slot - n->group.nkeys]);
+            search_expr(n->group.keys[slot], in, c);
+        else
+            search_aggregate(n, &n->group.aggs[slot - n->group.nkeys], c);
+        return;
     case PLAN_WINDOW:
-        return slot < in->ncols ? slot_is_answer(in, slot)
-                                : window_reads_answers(n, &n->window.functions[slot - in->ncols]);
+        if (slot < in->ncols)
+            search_slot(in, slot, c);
+        else
+            search_window(n, &n->window.functions[slot - in->ncols], c);
+        return;
+    case PLAN_SETOP:
+    case PLAN_RECURSIVE:
+        search_slot(in, slot, c);
+        search_slot(n->right, slot, c);
+        return;
     case PLAN_HASH_JOIN:
     case PLAN_LOOP_JOIN:
         if (slot < in->ncols)
-            return slot_is_answer(in, slot);
-        return slot - in->ncols < n->right->ncols && slot_is_answer(n->right, slot - in->ncols);
+            search_slot(in, slot, c);
+        else if (slot - in->ncols < n->right->ncols)
+            search_slot(n->right, slot - in->ncols, c);
+        return;
     default:
-        return slot < in->ncols && slot_is_answer(in, slot);
+        if (slot < in->ncols)
+            search_slot(in, slot, c);
     }
+}
+
+bool plan_reads_answers(const expr *x, const plan_node *in) {
+    calls_found c = {.any = false};
+    search_expr(x, in, &c);
+    return c.any;
 }
 
 bool plan_filters_answers(const plan_node *n) {
     return n->kind == PLAN_FILTER && plan_reads_answers(n->filter.predicate, n->left);
+}
+
+static plan_read calls_read(const expr *x, const plan_node *in, int ncalls, arena *mem) {
+    calls_found c = {.calls = ARENA_ARRAY(mem, bool, ncalls + 1)};
+    search_expr(x, in, &c);
+    plan_read r = {.calls = c.any ? ARENA_ARRAY(mem, int, ncalls) : NULL};
+    for (int i = 1; i <= ncalls && c.any; i++)
+        if (c.calls[i])
+            r.calls[r.n++] = i;
+    return r;
+}
+
+void plan_find_reads(plan_node *n, int ncalls, arena *mem) {
+    for (int i = 0; i < n->pipeline.nstages; i++)
+        for (int k = 0; k < n->pipeline.stages[i].nsites; k++) {
+            plan_call_site *site = &n->pipeline.stages[i].sites[k];
+            for (int f = 0; f < site->call->nfields; f++)
+                site->reads[f] = calls_read(site->args[f], n, ncalls, mem);
+        }
 }

@@ -520,6 +520,8 @@ static void build_site(builder *b, const llm_site *u, const rel *llm, plan_call_
     site->call = u->call;
     site->guard = resolve(b, u->guard, &in);
     site->args = resolve_list(b, u->args, u->call->nfields, &in);
+    site->late = ARENA_ARRAY(b->mem, bool, u->call->nfields + 1);
+    site->reads = ARENA_ARRAY(b->mem, plan_read, u->call->nfields + 1);
     site->out_slot = slot_in(llm, u->out_id);
     site->nprobs = u->nprobs;
     site->probs = ARENA_ARRAY(b->mem, plan_prob, u->nprobs + 1);
@@ -562,6 +564,7 @@ static plan_node *build_pipeline(builder *b, const rel *r) {
     build_demand(b, &details->demand, base, from[details->nstages - 1].llm, &n->pipeline.demand);
     n->pipeline.may_reorder = details->may_reorder;
     plan_order_stages(n);
+    plan_find_reads(n, b->rules->stmt->ncalls, b->mem);
     return n;
 }
 

@@ -6,9 +6,12 @@
 
 #include "rules/rules_int.h"
 
-/* Sets `after` of a pipeline's stages and late_guard of its call sites. The expressions must
- * already have slots (answers.c). */
+/* Sets `after` of a pipeline's stages, and late and late_guard of its call sites. The expressions
+ * must already have slots (answers.c). */
 void plan_order_stages(plan_node *pipeline);
+/* Sets `reads` of a pipeline's call sites. The calls of the statement have the numbers 1 to
+ * ncalls. */
+void plan_find_reads(plan_node *pipeline, int ncalls, arena *mem);
 
 /* For each rule that changed the tree or permits an algorithm, plans the statement again without
  * this rule, and records in p the cost that the rule saves (savings.c). */

@@ -11,13 +11,17 @@ static void add_answers(id_set *ids, const rel *llm) {
         id_set_add_answers(ids, &llm->llm.sites[i]);
 }
 
-/* Whether a field of a call in `llm` reads one of `answers`. The inputs of such a call are known
- * only after these answers, so today the call starts a new pipeline. */
-static bool fields_read(const rel *llm, const id_set *answers) {
-    for (int i = 0; i < llm->llm.nsites; i++)
-        for (int f = 0; f < llm->llm.sites[i].call->nfields; f++)
-            if (expr_touches(llm->llm.sites[i].args[f], answers))
+/* Whether the calls of `llm` cannot be in the same pipeline as the calls below it whose `answers`
+ * they read: a calibrated call needs the texts of all its inputs before the first row is asked about,
+ * and which rows share an input is not known if the field is volatile. */
+static bool needs_all(const rel *llm, const id_set *answers) {
+    for (int i = 0; i < llm->llm.nsites; i++) {
+        const llm_site *site = &llm->llm.sites[i];
+        for (int f = 0; f < site->call->nfields; f++)
+            if (expr_touches(site->args[f], answers) &&
+                (llm_call_is_calibrated(site->call) || expr_is_volatile(site->args[f])))
                 return true;
+    }
     return false;
 }
 
@@ -34,7 +38,7 @@ static rel *chain_base(rule_ctx *r, rel *top, int *nstages) {
         id_set answers = id_set_new(r->mem);
         add_answers(&answers, x);
         for (int i = 0; i < n; i++)
-            if (fields_read(llm[i], &answers)) {
+            if (needs_all(llm[i], &answers)) {
                 *nstages = n;
                 return base;
             }

@@ -135,26 +135,31 @@ static bool saves_calls(rule_ctx *r, const rel *x, const rel *base) {
     return false;
 }
 
-/* Returns x with a sort by these keys below its LLM nodes. Returns NULL if x has no LLM nodes, or
- * if the sort must stay above them. */
-static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
+/* Returns x with a sort by these keys below its LLM nodes, as far down as possible: calls may read
+ * the answers of calls further down. Returns NULL if x has no LLM nodes, or if the sort must stay
+ * above them. saves: sorting below the nodes above x saves calls. */
+static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys, bool saves) {
     id_set ids = id_set_new(r->mem);
     if ((x->kind == REL_PROJECT || x->kind == REL_DISTINCT) && keys->ndrawn == 0) {
         rel *above = x;
         sort_keys below = x->kind == REL_PROJECT ? below_project(r, x, keys, &above) : *keys;
-        rel *left = sort_below(r, x->left, &below);
+        rel *left = sort_below(r, x->left, &below, saves);
         return left ? rel_over(r, above, left, NULL) : NULL;
     }
     rel *base = input_of_calls(x);
     if (!base)
         return NULL;
+    saves = saves || saves_calls(r, x, base);
+    rel *deeper = sort_below(r, base, keys, saves);
+    if (deeper)
+        return chain_over(r, x, base, deeper);
     id_set_add_columns(&ids, base);
     for (int i = 0; i < keys->ndrawn; i++) {
         if (!expr_only_in(keys->drawn[i].value, &ids) || !never_fails(keys->drawn[i].value))
             return NULL;
         id_set_add(&ids, keys->drawn[i].id);
     }
-    if (!keys_may_come_first(keys, &ids) || !saves_calls(r, x, base))
+    if (!saves || !keys_may_come_first(keys, &ids))
         return NULL;
     return chain_over(r, x, base, sorted(r, with_drawn(r, base, keys), keys));
 }
@@ -168,7 +173,7 @@ static rel *without_sort(rule_ctx *r, rel *x) {
     }
     if (x->kind != REL_SORT)
         return NULL;
-    return sort_below(r, x->left, &(sort_keys){.list = x->sort.keys, .n = x->sort.nkeys});
+    return sort_below(r, x->left, &(sort_keys){.list = x->sort.keys, .n = x->sort.nkeys}, false);
 }
 
 /* Rewrites a grouping that computes only min(v) or max(v) to read a single row: the first of its
@@ -179,7 +184,7 @@ static rel *first_of_sorted(rule_ctx *r, rel *x) {
         a->filter)
         return x;
     sort_key key = {.value = a->arg, .descending = a->kind == AGG_MAX};
-    rel *left = sort_below(r, x->left, &(sort_keys){.list = &key, .n = 1});
+    rel *left = sort_below(r, x->left, &(sort_keys){.list = &key, .n = 1}, false);
     if (!left)
         return x;
     rel *first = rel_new(r->mem, REL_LIMIT, left, NULL);
