@@ -268,32 +268,6 @@ const function_info *sql_functions(size_t *count);
     X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")
 /* clang-format on */
 
-/* X(name, signature, the call that it stands for, hint for wrong arguments): names of other systems
- * for common calls of LLM(). In the call, `prompt` is the first argument and `field` all others;
- * `text` and {text} are the first argument, {language} is the second; the arguments after the first are
- * {labels} and the answers of ENUM (parse/llm_names.c). */
-/* clang-format off */
-#define SQL_LLM_NAMES(X)                                                                                                   \
-    X("AI_FILTER", "AI_FILTER(prompt, field, …)", "LLM(prompt, field) RETURNS BOOLEAN",                                    \
-      "pass a column as a field, not in the prompt")                                                                       \
-    X("AI_CLASSIFY", "AI_CLASSIFY(text, 'label', 'label', …)", "LLM('Which fits {text} best: {labels}?', text) RETURNS ENUM('label', 'label')", \
-      "the labels may also be a list: ['label', 'label']")                                                                 \
-    X("AI_COMPLETE", "AI_COMPLETE(prompt, field, …)", "LLM(prompt, field) RETURNS TEXT", "the model is an option: model => m") \
-    X("AI_SCORE", "AI_SCORE(prompt, field, …)", "LLM_MEAN(LLM(prompt, field) RETURNS INTEGER BETWEEN 0 AND 10)",           \
-      "pass a column as a field, not in the prompt")                                                                       \
-    X("AI_SUMMARIZE", "AI_SUMMARIZE(text)", "LLM('Summarize {text} in one sentence', text, max_tokens => 64) RETURNS TEXT",                  \
-      "the option max_tokens => n limits the length")                                                                      \
-    X("AI_SENTIMENT", "AI_SENTIMENT(text)",                                                                                \
-      "LLM('What is the sentiment of {text}?', text) RETURNS ENUM('positive', 'negative', 'neutral', 'mixed')",            \
-      "for aspects of a text ask about each: LLM('How does {x} judge the price?', x) RETURNS ENUM(…)")                     \
-    X("AI_TRANSLATE", "AI_TRANSLATE(text, 'language')", "LLM('Translate {text} into {language}', text, max_tokens => 256) RETURNS TEXT",      \
-      "the language is the one to translate into")
-/* clang-format on */
-
-typedef struct llm_name_info {
-    const char *name, *signature, *stands_for, *instead;
-} llm_name_info;
-
 typedef struct llm_option_info {
     const char *name, *example, *help;
 } llm_option_info;
@@ -386,7 +360,8 @@ typedef struct rel rel;
 
 /* A distinct LLM() call of the statement. Calls that are equal in prompt, fields, model, options
  * and type share one llm_call. INTEGER BETWEEN a AND b is RETURNS_INTEGER with the allowed numbers
- * as literals. BOOLEAN has the literals true and false. */
+ * as literals. BOOLEAN has the literals true and false. Each field of a STRUCT is a call of its own,
+ * which differs from the others in its cue and type. */
 typedef struct llm_call {
     int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
     str written_as;  /* the name of SQL_LLM_NAMES by which it was written; n = 0: LLM */
@@ -397,17 +372,25 @@ typedef struct llm_call {
     bool *field_required; /* the prompt names the field in braces */
     llm_returns returns;
     bool by_use; /* the type was inferred from the context, not given by RETURNS */
+    str field;   /* the STRUCT's field that it answers; n = 0: the call returns no STRUCT */
+    /* the line before the answer, without the colon: the field's name and description; n = 0: the
+     * template's line */
+    str cue;
     int nliterals;
     str *literals;  /* ENUM, BOOLEAN, INTEGER BETWEEN: the allowed answers, in order */
     str model;      /* n = 0: SET model applies */
     int max_tokens; /* 0: SET max_tokens applies */
-    /* query for few-shot examples: columns for some of the fields, then the answer; NULL: no
+    /* query for few-shot examples: columns for some of the fields, then the answers; NULL: no
      * examples */
     rel *examples;
     int nexample_fields;
-    int *example_fields;  /* per column of `examples` except the last: index of its field */
-    value temperature;    /* NULL: SET temperature applies */
-    int calibrate;        /* CALIBRATE_…: the call's option, or else the setting */
+    int *example_fields; /* per column of `examples` before the answers: index of its field */
+    int nexample_answers;
+    str *
+        example_answers; /* names of the answers: "answer", or columns named as a STRUCT's fields */
+    int example_answer;  /* index of the call's own answer */
+    value temperature;   /* NULL: SET temperature applies */
+    int calibrate;       /* CALIBRATE_…: the call's option, or else the setting */
     bool calibrate_given; /* the call has the option */
     bool reads_answers;   /* a field is computed from another call's answer */
     int on_error;         /* ON_ERROR_…: the call's clause, or else SET llm_on_error */
@@ -471,10 +454,12 @@ void llm_prob_print(const llm_call *call, int literal, buf *out);
  * call has none. */
 int llm_call_max_tokens(const settings *s, const llm_call *call);
 
-/* True if two calls have the same model, field names and values, and no examples. Their prompts
- * then share a prefix if the row data comes before the instruction. */
-bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
-                            expr *const *b_args);
+/* True if the prompts of two calls about a row can share a prefix that ends with the row: the calls
+ * have the same model, field names and values, and either both have cues, the same instruction and
+ * examples, so that only their cues differ; or neither has a cue or examples, so that the row can
+ * come before the instruction. */
+bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,
+                         expr *const *b_args);
 /* Parses a field_order setting such as 'a, r.b' into order[nfields], which is always a permutation:
  * the listed fields first, then the remaining fields in the order of the call. A listed name may
  * have a qualifier that the field's name lacks. Returns false with *unknown set to the first name

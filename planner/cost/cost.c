@@ -217,14 +217,17 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
     order_origin origin = choose_order(s, call, f, joint, order);
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
-    double question = estimate_instruction_tokens(s, call), examples = 0, tail = 2;
+    double question = estimate_instruction_tokens(s, call), examples = 0;
+    double tail = call->cue.n > 0 ? text_tokens(s, call->cue) + 1 : 2;
     if (call->examples)
-        examples = estimate_rel(s, call->examples)->rows * (body + 4);
+        examples = estimate_rel(s, call->examples)->rows * (body + 4 * call->nexample_answers);
     double prompt = distinct * (question + examples + body + tail);
-    double computed = (distinct > 0 ? examples : 0) + distinct * tail;
-    computed +=
-        layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) * question : distinct * question;
-    if (layout != LAID_ON_DATA)
+    double computed = distinct * tail;
+    if (layout != LAID_ON_ROW)
+        computed +=
+            (distinct > 0 ? examples : 0) +
+            (layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) : distinct) * question;
+    if (layout == LAID_INSTRUCTION_FIRST || layout == LAID_DATA_FIRST)
         computed += tree_tokens(call, f, joint, order, distinct);
     if (!s->env->settings->kv_cache)
         computed = prompt;
@@ -310,7 +313,7 @@ static void estimate_stage(estimator *s, const chain_stage *from, const call_lay
         const call_layout *l = &layouts[i];
         site->group = l->group;
         site->asked_share = l->asked_share;
-        site->data_first = l->layout != LAID_INSTRUCTION_FIRST;
+        site->data_first = l->layout == LAID_DATA_FIRST || l->layout == LAID_ON_DATA;
         site->answer_tokens = expected_output(s, site->call);
         site->order_origin = estimate_llm_site(s, &from->llm->llm.sites[i], from->llm->left,
                                                l->layout, &t->estimate, site->field_order);

@@ -52,8 +52,14 @@ double estimate_selectivity(estimator *s, const expr *x, const rel *r);
  * of *ranges, to which x is added. *ranges is first r. */
 double estimate_with_ranges(estimator *s, const expr *x, const rel *r, const rel **ranges);
 /* What a call's prompts begin with: the instruction, or the row's data. LAID_ON_DATA: the data,
- * whose tokens an earlier call of the pipeline has already computed. */
-typedef enum site_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } site_layout;
+ * whose tokens an earlier call of the pipeline has already computed. LAID_ON_ROW: instruction and
+ * data, whose tokens an earlier field of the same STRUCT has already computed. */
+typedef enum site_layout {
+    LAID_INSTRUCTION_FIRST,
+    LAID_DATA_FIRST,
+    LAID_ON_DATA,
+    LAID_ON_ROW
+} site_layout;
 /* Adds a call's distinct inputs, tokens and cost over `input` to `out`. Writes the field order that
  * is estimated as best into `order`, which has an entry for each field, and returns its origin. */
 order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *input,

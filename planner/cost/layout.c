@@ -4,7 +4,8 @@
  *
  * Calls about the same fields of the same rows form a group. If the data come first, the calls of a
  * group share the computed tokens of each row's data. If the instruction comes first, the rows of a
- * call share the tokens of its instruction.
+ * call share the tokens of its instruction. The fields of a STRUCT share both: instruction, row, and
+ * a last line of their own.
  *
  * Invariant: the layout depends only on the relation and on the base's rows. Facts that earlier
  * runs learned or measured have no influence, because they would change the text of prompts.
@@ -74,7 +75,7 @@ static bool asks_everywhere(const layout *l, const llm_site *u) {
 /* Whether two calls ask about the same fields of the same rows. */
 static bool share_rows(const layout *l, const llm_site *a, const llm_site *b) {
     return asks_everywhere(l, a) && asks_everywhere(l, b) &&
-           llm_calls_share_fields(a->call, a->args, b->call, b->args);
+           llm_calls_share_row(a->call, a->args, b->call, b->args);
 }
 
 static void find_groups(layout *l) {
@@ -107,12 +108,23 @@ static llm_site known_part(const layout *l, const llm_site *u) {
     return part;
 }
 
+/* Lays out the group of a STRUCT's fields, whose prompts differ in their last line alone. */
+static void lay_out_struct(layout *l, int leader) {
+    for (int i = leader + 1; i < l->n; i++)
+        if (l->out[i].group == leader)
+            l->out[i].layout = LAID_ON_ROW;
+}
+
 /* Decides the layout of the group whose first call is `leader`. */
 static void lay_out_group(layout *l, int leader) {
     plan_question *questions = ARENA_ARRAY(l->s->mem, plan_question, l->n);
     int64_t wanted = l->s->env->settings->llm_layout;
     double data, inputs;
     int count = 0;
+    if (l->calls[leader].site->call->cue.n > 0) {
+        lay_out_struct(l, leader);
+        return;
+    }
     for (int i = leader; i < l->n; i++)
         if (l->out[i].group == leader)
             questions[count++] = (plan_question){

@@ -353,6 +353,8 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     for (int k = 0; k < call->nfields; k++)
         fields[k] = call->field_names[as_written ? k : u->field_order[k]];
     fact_number(f, "#", "call", call->number);
+    if (call->field.n)
+        fact_str(f, " ", "field", call->field);
     if (call->written_as.n)
         fact_str(f, " ", "written_as", call->written_as);
     describe_instruction(f, call->instruction);

@@ -92,7 +92,7 @@ static bool use_is_volatile(const llm_site *u) {
 static plan_estimate estimate_site(rule_ctx *r, const llm_site *u, const rel *input) {
     plan_estimate e = {0};
     uint8_t *order = ARENA_ARRAY(r->mem, uint8_t, u->call->nfields + 1);
-    bool data = r->env->settings->llm_layout == LAYOUT_DATA_FIRST;
+    bool data = r->env->settings->llm_layout == LAYOUT_DATA_FIRST && u->call->cue.n == 0;
     estimate_llm_site(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e,
                       order);
     return e;

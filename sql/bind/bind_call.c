@@ -406,6 +406,13 @@ static const node *named_call(const binder *b, const node *n) {
     return NULL;
 }
 
+/* Returns the step that answers the column n, if LLM() in FROM made it; else NULL. */
+static step *asked_column(binder *b, const node *n) {
+    const scope_column *c = n->kind == NODE_COLUMN ? scope_named(b, n) : NULL;
+    step *s = c ? id_of(b, c->id)->asked : NULL;
+    return s && s->site.out_id == c->id ? s : NULL;
+}
+
 /* Binds LLM_PROB(call [, label]) or LLM_MEAN(call). */
 static expr *bind_llm_prob(binder *b, const node *n, bool mean) {
     const char *name = mean ? "LLM_MEAN" : "LLM_PROB";
@@ -415,12 +422,22 @@ static expr *bind_llm_prob(binder *b, const node *n, bool mean) {
         return NULL;
     }
     const node *of = n->args[0], *named = named_call(b, of), *call = named ? named : of;
+    const node *label = n->nargs == 2 ? n->args[1] : NULL;
     if (call->kind == NODE_LLM && !n->order_by.n)
-        return bind_prob(b, call, named ? of : NULL, mean, n->nargs == 2 ? n->args[1] : NULL);
+        return bind_prob(b, call, named ? of : NULL, mean, label);
+    step *asked = n->order_by.n ? NULL : asked_column(b, of);
+    if (asked)
+        return bind_step_prob(b, n, asked, mean, label);
     fail_node(b, n, "the argument of %s() must be an LLM call", name);
-    if (of->kind != NODE_COLUMN || !hint_select_alias(b, of))
-        err_hint(b->e, "write %s(LLM(…)), or the alias of an LLM call in the same select list",
-                 name);
+    const scope_column *answer = of->kind == NODE_COLUMN ? scope_named(b, of) : NULL;
+    if (answer && id_of(b, answer->id)->call)
+        err_hint(b->e, "write %s() in the query that calls LLM(), as another column", name);
+    else if (of->kind != NODE_COLUMN || !hint_select_alias(b, of))
+        err_hint(
+            b->e,
+            "write %s(LLM(…)), the alias of an LLM call in the same select list, or a column of "
+            "LLM() in FROM",
+            name);
     return NULL;
 }
 

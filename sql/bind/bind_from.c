@@ -394,6 +394,47 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
     return add_to_scope(b, r, alias, &f->columns, s);
 }
 
+/* ---- LLM() ----------------------------------------------------------------------------------- */
+
+/* Binds LLM(…) RETURNS STRUCT(…) in FROM: adds its columns to the rows of `left`, whose columns are
+ * in s. */
+static int bind_struct(binder *b, const from_item *f, scope *s, rel *left, rel **out) {
+    int width = struct_width(f->llm), status;
+    str alias = f->alias.name;
+    lift steps = {{0}};
+    if (width == 0) {
+        fail_node(b, f->llm, "an LLM call in FROM must return a STRUCT");
+        err_hint(b->e, "write RETURNS STRUCT(name TYPE, …), or put the call into the select list");
+        return ERR_BIND;
+    }
+    const node **columns = ARENA_ARRAY(b->mem, const node *, width);
+    rel_column *cols = ARENA_ARRAY(b->mem, rel_column, width);
+    if ((status = struct_columns(b, f->llm, columns)) != 0 ||
+        (status = check_alias(b, s, alias, f->alias.pos, f->alias.len)) != 0)
+        return status;
+    bind_place before = b->at;
+    b->at.scope = s;
+    b->at.lift = &steps;
+    b->at.group = NULL;
+    b->at.no_aggregate = "FROM";
+    for (int i = 0; i < width && !status; i++) {
+        const expr *x = bind_expr(b, columns[i]);
+        if (x)
+            cols[i] = (rel_column){x->column.id, x->type, columns[i]->field->name.name, alias};
+        else
+            status = (int)b->e->code;
+    }
+    b->at = before;
+    if (!status)
+        status = rename_columns(b, cols, width, &f->columns, alias);
+    if (status)
+        return status;
+    *out = lift_place(b, &steps, left);
+    for (int i = 0; i < width; i++)
+        scope_add(b, s, alias, cols[i].name, cols[i].id, cols[i].type);
+    return 0;
+}
+
 /* ---- joins ----------------------------------------------------------------------------------- */
 
 static void flatten_and(binder *b, const node *n, list *out) {
@@ -526,6 +567,7 @@ static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, co
     return rel_residual(b->mem, r, group, predicate, nulls, right->ncols);
 }
 
+/* right: NULL if the right side is LLM(), whose columns `left` has. */
 static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *right, rel **out) {
     int n = 0;
     bind_place before = b->at;
@@ -550,8 +592,11 @@ static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *righ
         *out = left_with_residual(b, left, right, plain, all, n);
         return 0;
     }
-    rel *r =
-        rel_join(b->mem, plain || f->join == JOIN_LEFT ? f->join : JOIN_CROSS, left, right, plain);
+    rel *r = right ? rel_join(b->mem, plain || f->join == JOIN_LEFT ? f->join : JOIN_CROSS, left,
+                              right, plain)
+                   : left;
+    if (!right && plain)
+        r = rel_filter(b->mem, r, plain);
     for (int i = 0; i < n; i++)
         if (all[i].steps.steps.n) {
             r = lift_place(b, &all[i].steps, r);
@@ -561,20 +606,36 @@ static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *righ
     return 0;
 }
 
+/* Binds the right side of a join with LLM(): *left gets its columns. */
+static int join_struct(binder *b, const from_item *f, scope *both, rel **left) {
+    if (f->join == JOIN_LEFT || f->using_columns.n || f->natural.name.n) {
+        fail_node(b, f->right->llm,
+                  "LLM() in FROM cannot be joined by LEFT JOIN, USING or NATURAL");
+        err_hint(b->e, "it has one row for each row to its left: write a comma before it, and the "
+                       "condition in WHERE");
+        return ERR_BIND;
+    }
+    return bind_struct(b, f->right, both, *left, left);
+}
+
 static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     scope both = {.outer = s->outer};
-    rel *left, *right;
+    rel *left, *right = NULL;
     int status = bind_from(b, f->left, &both, &left);
     if (status)
         return status;
     int split = both.n;
-    if ((status = bind_from(b, f->right, &both, &right)) != 0)
+    bool calls = f->right->kind == FROM_LLM;
+    status = calls ? join_struct(b, f, &both, &left) : bind_from(b, f->right, &both, &right);
+    if (status)
         return status;
     if (f->on) {
         const scope *beside = b->comma_tables;
         b->comma_tables = s;
         status = join_on(b, f, &both, left, right, out);
         b->comma_tables = beside;
+    } else if (calls) {
+        *out = left;
     } else {
         expr *predicate = NULL;
         list columns = f->using_columns;
@@ -607,6 +668,8 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     case FROM_FILE:
         alias = alias.n ? alias : file_alias(f->path);
         break;
+    case FROM_LLM:
+        return bind_struct(b, f, s, rel_one_row(b->mem), out);
     case FROM_QUERY:
         break;
     }

@@ -106,6 +106,7 @@ typedef struct id_info {
     int same_as;            /* id of the column that this one copies, or its own id */
     bool is_null;           /* NULL in every row; its type may still change */
     call_info *call;        /* the LLM call that answers this column; NULL: none */
+    step *asked; /* the step whose site.out_id was this column's id, or that of a copied column */
     /* The expression that computes the column, or the columns of both sides of a set operation;
      * else NULL. */
     const expr *made_of[2];
@@ -191,6 +192,14 @@ typedef struct bind_place {
     int nshown;
 } bind_place;
 
+/* The inputs of a call that returns a STRUCT, bound once for all its columns. */
+typedef struct bound_struct {
+    node *const *args;     /* of the nodes of its columns, which share them */
+    const lift *lift;      /* the clause in which the inputs are bound */
+    const expr *guard;     /* bind_place.guard there */
+    struct fields *fields; /* the inputs (bind_llm.c) */
+} bound_struct;
+
 typedef struct binder {
     arena *mem;
     const bind_env *env;
@@ -216,6 +225,7 @@ typedef struct binder {
     id_info *ids;           /* indexed by column id */
     int ids_cap;
     list calls;   /* of call_info* */
+    list structs; /* of bound_struct* */
     list *uses;   /* of call_uses*: shared by all passes */
     bool learned; /* this pass added to `uses` */
     int ncalls;   /* the largest llm_call.number so far */
@@ -379,6 +389,8 @@ rel *bind_union_all(binder *b, rel *l, rel *r);
 /* Returns the step that answers this call for these arguments: an existing step, or a new step of
  * `l`. */
 step *lift_site(binder *b, lift *l, call_info *info, expr **args);
+/* Gives the step's site a column for each probability that is known to be read. */
+void lift_probs(binder *b, step *s, const call_info *info);
 /* Adds the steps of `l` as nodes above r, each after the steps that it reads. */
 rel *lift_place(binder *b, lift *l, rel *r);
 /* Lets expressions of the scope that are bound later use the answers of `l`. */
@@ -392,6 +404,21 @@ bool guard_covers(const expr *guard, const expr *wanted);
 /* True if x (may be NULL) refers to column `id`. */
 bool expr_mentions(const expr *x, int id);
 
+/* ---- STRUCT: struct.c ------------------------------------------------------------------------ */
+
+/* Returns the number of columns of a call that returns a STRUCT; 0: the call returns none. */
+int struct_width(const node *n);
+/* Checks the fields of the STRUCT that n returns, and returns in out[struct_width(n)] a call for
+ * each; these have the same array of arguments, which no other node has. */
+int struct_columns(binder *b, const node *n, const node **out);
+str struct_cue(binder *b, const struct_field *f); /* llm_call.cue */
+/* Whether a field of the STRUCT that n returns has a type that `fits`. */
+bool struct_has(const node *n, bool (*fits)(const llm_type *t));
+bool struct_field_is_text(const llm_type *t);
+bool struct_field_lists(const llm_type *t); /* it lists answers: ENUM, BOOLEAN, BETWEEN */
+/* The type that RETURNS gives to the call, or to the column of a STRUCT that n is. */
+const llm_type *llm_given_type(const node *n);
+
 /* ---- LLM calls: bind_llm.c, llm_type.c ------------------------------------------------------- */
 
 /* Binds a constant without LLM calls and subqueries; `what` names it in errors. Returns NULL with
@@ -399,6 +426,8 @@ bool expr_mentions(const expr *x, int id);
 expr *bind_constant(binder *b, const node *n, const char *what);
 /* Binds an LLM call; `used` as in bind_as. */
 expr *bind_llm(binder *b, const node *n, value_type used);
+/* Binds LLM_PROB() or LLM_MEAN(), written as n, of the column that the step answers. */
+expr *bind_step_prob(binder *b, const node *n, step *s, bool mean, const node *label);
 /* Binds LLM_PROB() or LLM_MEAN() of the call n. `named` is the alias that refers to the call, or
  * NULL; `label` the second argument of LLM_PROB(), or NULL. */
 expr *bind_prob(binder *b, const node *n, const node *named, bool mean, const node *label);

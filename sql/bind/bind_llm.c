@@ -73,6 +73,7 @@ typedef struct fields {
     str *tables; /* table of a field that is a column without alias; n = 0: any other field */
     int *positions, *lengths; /* spans in the statement's text */
     const node **stars;       /* the star (t.*) that the field comes from, or NULL */
+    const llm_call *exampled; /* a call about these fields whose examples are bound; NULL: none */
 } fields;
 
 static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
@@ -85,7 +86,8 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
                          ARENA_ARRAY(b->mem, str, cap),
                          ARENA_ARRAY(b->mem, int, cap),
                          ARENA_ARRAY(b->mem, int, cap),
-                         ARENA_ARRAY(b->mem, const node *, cap)};
+                         ARENA_ARRAY(b->mem, const node *, cap),
+                         NULL};
         for (int i = 0; i < f->n; i++) {
             bigger.args[i] = f->args[i];
             bigger.names[i] = f->names[i];
@@ -405,6 +407,16 @@ static int option_once(binder *b, const llm_option *o, const llm_call *call, con
     return 0;
 }
 
+/* Whether it is the option by which other systems ask for several columns. */
+static bool names_schema(str option) {
+    static const char *const names[] = {"output_schema", "response_format", "responseFormat",
+                                        "schema", "json_schema"};
+    bool found = false;
+    for (size_t i = 0; i < BASE_COUNT(names); i++)
+        found = found || str_equal_nocase(option, str_from(names[i]));
+    return found;
+}
+
 static int fail_option(binder *b, const llm_option *o) {
     static const char *const names[] = {
 #define OPTION_NAME(name, example, help) name,
@@ -416,7 +428,9 @@ static int fail_option(binder *b, const llm_option *o) {
     const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
     for (size_t i = 0; i < BASE_COUNT(names); i++)
         buf_printf(&known, "%s%s", i ? ", " : "", names[i]);
-    if (meant)
+    if (names_schema(o->name.name))
+        err_hint(b->e, "write LLM(…) RETURNS STRUCT(name TYPE, …)");
+    else if (meant)
         err_hint(b->e, "did you mean %s?", meant);
     else
         err_hint(b->e, "options are %s", known.p);
@@ -460,31 +474,57 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
 
 /* ---- examples -------------------------------------------------------------------------------- */
 
+/* Whether a column that is no field of the call is an answer. Any such column is one if the call
+ * returns a STRUCT: what an example shows must not depend on which columns of it are asked. */
+static bool is_answer(const llm_call *call, str name) {
+    return call->field.n > 0 || str_equal_nocase(name, STR("answer"));
+}
+
+/* Returns the index of the call's answer among those of its examples, or -1. */
+static int own_answer(const llm_call *call) {
+    for (int i = 0; i < call->nexample_answers; i++)
+        if (call->field.n == 0 || str_equal_nocase(call->example_answers[i], call->field))
+            return i;
+    return -1;
+}
+
+static int find_own_answer(binder *b, const node *n, llm_call *call) {
+    call->example_answer = own_answer(call);
+    if (call->example_answer >= 0)
+        return 0;
+    str name = call->field.n > 0 ? call->field : STR("answer");
+    return fail_node(b, n, "the examples need a column named %.*s",
+                     (int)BASE_MIN(name.n, (size_t)80), name.p);
+}
+
 static int example_columns(binder *b, const node *n, const fields *f, llm_call *call, rel *r) {
-    int answer = -1;
-    int *columns = ARENA_ARRAY(b->mem, int, r->ncols);
+    int *columns = ARENA_ARRAY(b->mem, int, r->ncols),
+        *answers = ARENA_ARRAY(b->mem, int, r->ncols);
     call->example_fields = ARENA_ARRAY(b->mem, int, r->ncols);
+    call->example_answers = ARENA_ARRAY(b->mem, str, r->ncols);
     for (int i = 0; i < r->ncols; i++) {
         int field = find_field(f, r->cols[i].name);
         if (field >= 0) {
             columns[call->nexample_fields] = i;
             call->example_fields[call->nexample_fields++] = field;
-        } else if (str_equal_nocase(r->cols[i].name, STR("answer"))) {
-            answer = i;
+        } else if (is_answer(call, r->cols[i].name)) {
+            if (call->field.n == 0) /* the last one named answer */
+                call->nexample_answers = 0;
+            answers[call->nexample_answers] = i;
+            call->example_answers[call->nexample_answers++] = r->cols[i].name;
         }
     }
-    if (answer < 0) {
-        fail_node(b, n, "the examples need a column named answer");
+    if (find_own_answer(b, n, call))
         return ERR_BIND;
-    }
     if (call->nexample_fields == 0 && f->n > 0) {
         fail_node(b, n, "no column of the examples has the same name as a field of the call");
         err_hint(b->e, "give a column of the examples the name of a field, such as \"%.*s\"",
                  (int)BASE_MIN(f->names[0].n, (size_t)80), f->names[0].p);
         return ERR_BIND;
     }
-    columns[call->nexample_fields] = answer;
-    rel *p = rel_project(b->mem, r, call->nexample_fields + 1);
+    memcpy(columns + call->nexample_fields, answers,
+           sizeof *answers * (size_t)call->nexample_answers);
+    rel *p = rel_project(b->mem, r, call->nexample_fields + call->nexample_answers);
     for (int i = 0; i < p->ncols; i++) {
         const rel_column *from = &r->cols[columns[i]];
         expr *x = expr_column(b->mem, from->id, from->type, from->name);
@@ -508,7 +548,18 @@ static bool has_llm_call(rel *r) {
     return found;
 }
 
-static int bind_examples(binder *b, const node *n, const fields *f, llm_call *call) {
+static int share_examples(binder *b, const node *n, const llm_call *from, llm_call *call) {
+    call->examples = from->examples;
+    call->nexample_fields = from->nexample_fields;
+    call->example_fields = from->example_fields;
+    call->nexample_answers = from->nexample_answers;
+    call->example_answers = from->example_answers;
+    return find_own_answer(b, n, call);
+}
+
+static int bind_examples(binder *b, const node *n, fields *f, llm_call *call) {
+    if (f->exampled)
+        return share_examples(b, n, f->exampled, call);
     bool is_name = n->kind == NODE_COLUMN && !n->qualifier.name.n;
     if (!is_name && n->kind != NODE_SUBQUERY)
         return fail_node(b, n, "examples => takes a table, a view or a query in parentheses");
@@ -522,11 +573,40 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
     int status =
         is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
     b->at = before;
+    f->exampled = call;
     if (status || !has_llm_call(r))
         return status ? status : example_columns(b, n, f, call, r);
     fail_node(b, n, "an LLM call is not allowed in the examples query");
     err_hint(b->e, "store the answers first: CREATE TABLE … AS SELECT …");
     return ERR_BIND;
+}
+
+/* ---- the inputs of a STRUCT ------------------------------------------------------------------- */
+
+static int check_input_names(binder *b, const node *n, const fields *f) {
+    if (find_field(f, n->field->name.name) < 0)
+        return 0;
+    fail_ident(b, n->field->name,
+               "field \"%.*s\" of the STRUCT has the name of an input of the call",
+               (int)BASE_MIN(n->field->name.name.n, (size_t)60), n->field->name.name.p);
+    err_hint(b->e, "rename it, or the input with AS");
+    return ERR_BIND;
+}
+
+/* Returns the inputs that another column of the same STRUCT has bound; NULL: none has. */
+static fields *bound_inputs(const binder *b, const node *n) {
+    for (int i = b->structs.n; n->field && i-- > 0;) {
+        const bound_struct *s = b->structs.items[i];
+        if (s->args == n->args && s->lift == b->at.lift && s->guard == b->at.guard)
+            return s->fields;
+    }
+    return NULL;
+}
+
+static void keep_inputs(binder *b, const node *n, fields *f) {
+    bound_struct *s = ARENA_NEW(b->mem, bound_struct);
+    *s = (bound_struct){n->args, b->at.lift, b->at.guard, f};
+    list_add(b->mem, &b->structs, s);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -584,18 +664,21 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     key_options(b, &k, call);
     if (examples)
         key_examples(b, &k, examples);
-    if (n->returns.given) {
-        str name = n->returns.name.name;
+    const llm_type *t = llm_given_type(n);
+    if (n->field)
+        buf_printf(&k, "|cue %zu:%.*s", call->cue.n, (int)call->cue.n, call->cue.p);
+    if (t->given) {
+        str name = t->name.name;
         /* INT and INTEGER give equal keys; synonyms of TEXT do not, since some (DATE) are errors */
         value_type type;
         if (type_parse(name, &type) && type != TYPE_TEXT)
             name = str_from(type_name(type));
         buf_printf(&k, "|returns %.*s", (int)name.n, name.p);
-        for (int i = 0; i < n->returns.literals.n; i++)
-            value_print_sql(&k, value_text(*(str *)n->returns.literals.items[i]));
-        if (n->returns.between) {
-            value_print_sql(&k, n->returns.low->literal);
-            value_print_sql(&k, n->returns.high->literal);
+        for (int i = 0; i < t->literals.n; i++)
+            value_print_sql(&k, value_text(*(str *)t->literals.items[i]));
+        if (t->between) {
+            value_print_sql(&k, t->low->literal);
+            value_print_sql(&k, t->high->literal);
         }
     }
     if (any_volatile(f))
@@ -605,22 +688,50 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     return key;
 }
 
-static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const node **examples) {
+/* Binds the fields (inputs) of a call; those of a STRUCT once for all its columns. */
+static int bind_inputs(binder *b, const node *n, const value *prompt, fields **out) {
+    int status = 0;
+    fields *f = *out = bound_inputs(b, n);
+    if (f)
+        return check_input_names(b, n, f);
+    f = *out = ARENA_NEW(b->mem, fields);
+    for (int i = 1; i < n->nargs && !status; i++)
+        status = bind_field(b, f, n->args[i], n->names[i]);
+    if (!status)
+        status = qualify_equal_names(b, f);
+    if (!status && b->env->settings->llm_prune && prompt->type == TYPE_TEXT)
+        prune_stars(b, prompt->s, f);
+    if (status || !n->field)
+        return status;
+    if (any_volatile(f)) {
+        fail_node(b, n,
+                  "the inputs of a STRUCT must be deterministic: each of its columns is asked "
+                  "about them");
+        err_hint(b->e, "compute them in a subquery: FROM (SELECT random() AS x FROM …) AS t");
+        return ERR_BIND;
+    }
+    keep_inputs(b, n, f);
+    return check_input_names(b, n, f);
+}
+
+static int bind_parts(binder *b, const node *n, llm_call *call, fields **f, const node **examples) {
     int status = bind_prompt(b, n, &call->prompt);
+    if (n->field) {
+        call->field = n->field->name.name;
+        call->cue = struct_cue(b, n->field);
+    }
     call->calibrate = b->env->settings->llm_calibrate;
     call->on_error = b->env->settings->llm_on_error;
     if (n->on_error.given)
         call->on_error = n->on_error.fails ? ON_ERROR_FAIL : ON_ERROR_NULL;
     if (n->on_error.otherwise)
         call->otherwise = n->on_error.otherwise->literal;
-    for (int i = 1; i < n->nargs && !status; i++)
-        status = bind_field(b, f, n->args[i], n->names[i]);
     if (!status)
-        status = qualify_equal_names(b, f);
-    if (!status && b->env->settings->llm_prune && call->prompt.type == TYPE_TEXT)
-        prune_stars(b, call->prompt.s, f);
+        status = bind_inputs(b, n, &call->prompt, f);
     for (int i = 0; i < n->options.n && !status; i++)
         status = bind_option(b, n->options.items[i], call, examples);
+    if (n->field && !struct_field_lists(&n->field->type) && struct_has(n, struct_field_lists))
+        call->calibrate_given = false;
     return status;
 }
 
@@ -637,8 +748,8 @@ static int fit_default(binder *b, const node *n, llm_call *call) {
     return 0;
 }
 
-static int complete_call(binder *b, const node *n, llm_call *call, const fields *f,
-                         const node *examples, const call_uses *uses) {
+static int complete_call(binder *b, const node *n, llm_call *call, fields *f, const node *examples,
+                         const call_uses *uses) {
     call->written_as = n->name.name;
     call->nfields = f->n;
     call->field_names = f->names;
@@ -657,8 +768,11 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
 
 /* Returns the option that is valid only for a TEXT answer, or NULL. An answer of another type ends
  * by itself and is always the likeliest one, so `stop` and a temperature above 0 would have no
- * effect. max_tokens and temperature => 0 are accepted. */
+ * effect. max_tokens and temperature => 0 are accepted, as is any option that another field of the
+ * same STRUCT can have. */
 static const llm_option *text_option(const node *n, const llm_call *call) {
+    if (n->field && struct_has(n, struct_field_is_text))
+        return NULL;
     for (int i = 0; i < n->options.n; i++) {
         const llm_option *o = n->options.items[i];
         if (str_equal_nocase(o->name.name, STR("stop")) ||
@@ -678,8 +792,8 @@ static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
 }
 
 /* Returns the call_info of n: an existing one with the same key, or a new one. NULL: an error. */
-static call_info *call_of(binder *b, const node *n, llm_call *call, const fields *f,
-                          const node *examples, value_type used) {
+static call_info *call_of(binder *b, const node *n, llm_call *call, fields *f, const node *examples,
+                          value_type used) {
     str key = call_key(b, n, call, f, examples);
     call_info *info = find_info(b, key);
     if (info)
@@ -687,7 +801,7 @@ static call_info *call_of(binder *b, const node *n, llm_call *call, const fields
     info = ARENA_NEW(b->mem, call_info);
     info->uses = uses_of(b, n, key);
     info->number = b->calls.n + 1;
-    info->given = n->returns.given;
+    info->given = llm_given_type(n)->given;
     info->call = call;
     list_add(b->mem, &b->calls, info);
     if (used == TYPE_NULL && call->otherwise.type != TYPE_TEXT)
@@ -740,18 +854,30 @@ static expr *prob_column(binder *b, const llm_site *site, const prob_read *r) {
                        r->literal == PROB_MEAN ? STR("LLM_MEAN") : STR("LLM_PROB"));
 }
 
+static expr *refuse_struct(binder *b, const node *n) {
+    fail_node(b, n,
+              "a STRUCT is several columns, not a value: it can only be an item of a select "
+              "list, or be in FROM");
+    err_hint(b->e, "write FROM …, LLM(…) RETURNS STRUCT(…) AS x and use its columns: x.%.*s",
+             (int)BASE_MIN(((struct_field *)n->returns.fields.items[0])->name.name.n, (size_t)60),
+             ((struct_field *)n->returns.fields.items[0])->name.name.p);
+    return NULL;
+}
+
 static expr *bind_answer(binder *b, const node *n, const answer_read *r, value_type used) {
+    if (struct_width(n) > 0)
+        return refuse_struct(b, n);
     if (b->at.refuse || !b->at.lift) {
         fail_node(b, n, "an LLM call is not allowed in %s",
                   b->at.refuse ? b->at.refuse : "this place");
         return NULL;
     }
     llm_call *call = ARENA_NEW(b->mem, llm_call);
-    fields f = {0};
+    fields *f = NULL;
     const node *examples = NULL;
     if (bind_parts(b, n, call, &f, &examples))
         return NULL;
-    if (r->named && any_volatile(&f)) {
+    if (r->named && any_volatile(f)) {
         fail_node(b, r->named,
                   "the LLM call \"%.*s\" has a field that is not deterministic: LLM_PROB() would "
                   "compute that field again and return the probability of another answer",
@@ -759,7 +885,7 @@ static expr *bind_answer(binder *b, const node *n, const answer_read *r, value_t
         return NULL;
     }
     int before = b->calls.n;
-    call_info *info = call_of(b, n, call, &f, examples, used);
+    call_info *info = call_of(b, n, call, f, examples, used);
     if (!info)
         return NULL;
     const llm_option *o = text_option(n, call);
@@ -769,14 +895,28 @@ static expr *bind_answer(binder *b, const node *n, const answer_read *r, value_t
     prob_read read;
     if (r->what != READ_ANSWER && note_read(b, info, n, r, info->number > before, &read))
         return NULL;
-    step *s = lift_site(b, b->at.lift, info, f.args);
-    return r->what == READ_ANSWER
-               ? expr_column(b->mem, s->site.out_id, llm_call_type(info->call), STR("LLM"))
-               : prob_column(b, &s->site, &read);
+    /* grouping rewrites the arguments of one site */
+    expr **args = ARENA_ARRAY(b->mem, expr *, f->n + 1);
+    if (f->n > 0)
+        memcpy(args, f->args, sizeof *args * (size_t)f->n);
+    step *s = lift_site(b, b->at.lift, info, args);
+    return r->what == READ_ANSWER ? expr_column(b->mem, s->site.out_id, llm_call_type(info->call),
+                                                n->field ? n->field->name.name : STR("LLM"))
+                                  : prob_column(b, &s->site, &read);
 }
 
 expr *bind_llm(binder *b, const node *n, value_type used) {
     return bind_answer(b, n, &(answer_read){.what = READ_ANSWER}, used);
+}
+
+expr *bind_step_prob(binder *b, const node *n, step *s, bool mean, const node *label) {
+    answer_read r = {.what = mean ? READ_MEAN : READ_PROB, .label = label};
+    call_info *info = id_of(b, s->site.out_id)->call;
+    prob_read read;
+    if (note_read(b, info, n, &r, false, &read))
+        return NULL;
+    lift_probs(b, s, info);
+    return prob_column(b, &s->site, &read);
 }
 
 expr *bind_prob(binder *b, const node *n, const node *named, bool mean, const node *label) {

@@ -333,17 +333,40 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
     return (int)b->e->code;
 }
 
+/* Adds a column for each field of a STRUCT. */
+static int expand_struct(binder *b, const select_item *item, output *outs, int *count) {
+    int width = struct_width(item->value);
+    const node **columns = ARENA_ARRAY(b->mem, const node *, width);
+    if (item->alias.name.n) {
+        fail_ident(b, item->alias,
+                   "a STRUCT in a select list is several columns and takes no name");
+        err_hint(b->e, "move it to FROM to name it: FROM …, LLM(…) RETURNS STRUCT(…) AS %.*s",
+                 (int)BASE_MIN(item->alias.name.n, (size_t)60), item->alias.name.p);
+        return ERR_BIND;
+    }
+    if (struct_columns(b, item->value, columns))
+        return (int)b->e->code;
+    for (int i = 0; i < width; i++)
+        outs[(*count)++] = (output){.value = columns[i], .name = columns[i]->field->name.name};
+    return 0;
+}
+
 static int list_outputs(binder *b, const list *items, const scope *s, output **out, int *count) {
     int most = items->n;
-    for (int i = 0; i < items->n; i++)
-        if (((select_item *)items->items[i])->value->kind == NODE_STAR)
-            most += s->n;
+    for (int i = 0; i < items->n; i++) {
+        const node *n = ((select_item *)items->items[i])->value;
+        most += n->kind == NODE_STAR ? s->n : struct_width(n);
+    }
     output *outs = ARENA_ARRAY(b->mem, output, most);
     *count = 0;
     for (int i = 0; i < items->n; i++) {
         select_item *item = items->items[i];
         if (item->value->kind == NODE_STAR) {
             int status = expand_star(b, item->value, s, outs, count);
+            if (status)
+                return status;
+        } else if (struct_width(item->value) > 0) {
+            int status = expand_struct(b, item, outs, count);
             if (status)
                 return status;
         } else {

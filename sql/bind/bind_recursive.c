@@ -43,7 +43,7 @@ static bool from_names(const from_item *f, str name) {
     if (f->kind == FROM_NAME)
         return str_equal_nocase(f->name.name, name);
     return from_names(f->left, name) || from_names(f->right, name) || node_names(f->on, name) ||
-           (f->query && query_names(f->query, name));
+           node_names(f->llm, name) || (f->query && query_names(f->query, name));
 }
 
 static bool with_names(const query *q, str name, bool *hidden) {

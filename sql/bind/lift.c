@@ -148,6 +148,10 @@ static void add_probs(binder *b, llm_site *site, const list *reads) {
     }
 }
 
+void lift_probs(binder *b, step *s, const call_info *info) {
+    add_probs(b, &s->site, &info->uses->probs);
+}
+
 step *lift_site(binder *b, lift *l, call_info *info, expr **args) {
     step *s = find_same(b, l, info->call, args);
     if (!s) {
@@ -156,9 +160,10 @@ step *lift_site(binder *b, lift *l, call_info *info, expr **args) {
         s->site =
             (llm_site){.call = info->call, .args = args, .guard = b->at.guard, .out_id = new_id(b)};
         id_of(b, s->site.out_id)->call = info;
+        id_of(b, s->site.out_id)->asked = s;
         list_add(b->mem, &l->steps, s);
     }
-    add_probs(b, &s->site, &info->uses->probs);
+    lift_probs(b, s, info);
     return s;
 }
 

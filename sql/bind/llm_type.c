@@ -158,7 +158,9 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
         fail(b, ERR_BIND, t->pos, t->len, "an LLM call cannot return \"%.*s\"",
              (int)BASE_MIN(name.n, (size_t)80), name.p);
-        if (meant)
+        if (str_equal_nocase(name, STR("JSON")) && call->field.n == 0)
+            err_hint(b->e, "for several columns, write RETURNS STRUCT(name TYPE, …)");
+        else if (meant)
             err_hint(b->e, "did you mean %s?", meant);
         else
             err_hint(b->e,
@@ -237,7 +239,8 @@ static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
 }
 
 int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses) {
-    return n->returns.given ? returns_given(b, &n->returns, call) : type_by_use(b, uses, call);
+    const llm_type *t = llm_given_type(n);
+    return t->given ? returns_given(b, t, call) : type_by_use(b, uses, call);
 }
 
 bool llm_types_fit(binder *b) {

@@ -510,6 +510,42 @@ llm_type *llm_type_new(parser *p, token start, token name, list *literals, node 
     return t;
 }
 
+llm_type *llm_struct_new(parser *p, token name, const list *fields, token end) {
+    llm_type *t = llm_type_new(p, name, name, NULL, NULL, NULL, end);
+    t->fields = *fields;
+    return t;
+}
+
+struct_field *struct_field_new(parser *p, token name, const llm_type *type,
+                               const token *description) {
+    struct_field *f = ARENA_NEW(p->mem, struct_field);
+    int end = description ? description->pos + description->len : type->pos + type->len;
+    *f = (struct_field){
+        .name = ident_of(p, name), .type = *type, .pos = name.pos, .len = end - name.pos};
+    if (description)
+        f->description = text_of(p, *description);
+    return f;
+}
+
+struct_field *struct_field_untyped(parser *p, token name) {
+    ident n = ident_of(p, name);
+    if (!p->failed) {
+        int shown = (int)BASE_MIN(n.name.n, (size_t)60);
+        parser_fail(p, ERR_SYNTAX, name.pos, name.len, "field \"%.*s\" of STRUCT has no type",
+                    shown, n.name.p);
+        size_t end = (size_t)name.pos + (size_t)name.len;
+        if (end < p->text.n && p->text.p[end] == ':')
+            err_hint(p->error, "write no colon between the name and its type: %.*s TEXT", shown,
+                     n.name.p);
+        else
+            err_hint(p->error,
+                     "add TEXT, ENUM('…', …), BOOLEAN, INTEGER [BETWEEN a AND b] or REAL after the "
+                     "name: %.*s TEXT",
+                     shown, n.name.p);
+    }
+    return struct_field_new(p, name, llm_type_new(p, name, name, NULL, NULL, NULL, name), NULL);
+}
+
 node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, llm_type *returns,
                token end) {
     int stop = returns ? returns->pos + returns->len : end.pos + end.len;
@@ -744,6 +780,13 @@ from_item *from_query(parser *p, query *q) {
     return f;
 }
 
+from_item *from_llm(parser *p, node *llm) {
+    from_item *f = from_new(p, FROM_LLM, llm->pos, llm->len);
+    f->llm = llm;
+    deepen(p, &f->depth, llm->depth, f->pos, f->len);
+    return f;
+}
+
 from_item *from_alias(parser *p, from_item *f, token *alias, list *columns) {
     f->alias = ident_of(p, *alias);
     if (columns)
@@ -765,6 +808,20 @@ from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node
     if (on)
         deepen(p, &f->depth, on->depth, f->pos, f->len);
     return f;
+}
+
+/* True if LLM() in the tree sees the tables to the left of the tree. NATURAL would match the columns
+ * of these tables, too, if they were in its tree. */
+static bool reaches_left(const from_item *f) {
+    if (f->kind != FROM_JOIN)
+        return f->kind == FROM_LLM;
+    return !f->natural.name.n && (reaches_left(f->left) || f->right->kind == FROM_LLM);
+}
+
+from_item *from_comma(parser *p, from_item *a, from_item *b) {
+    if (b->kind != FROM_JOIN || !reaches_left(b))
+        return from_join(p, JOIN_CROSS, a, b, NULL, NULL);
+    return from_join(p, b->join, from_comma(p, a, b->left), b->right, b->on, &b->using_columns);
 }
 
 order_item *order_item_new(parser *p, node *x, bool descending, int nulls) {

@@ -71,8 +71,17 @@ typedef struct llm_type {
     list literals;    /* of str*: ENUM(…) */
     bool between;     /* BETWEEN is written */
     node *low, *high; /* BETWEEN low AND high */
+    list fields;      /* of struct_field*: STRUCT(…) */
     int pos, len;
 } llm_type;
+
+/* A field of STRUCT(…): a column that the call returns. */
+typedef struct struct_field {
+    ident name;
+    llm_type type;
+    str description; /* p = NULL: none */
+    int pos, len;
+} struct_field;
 
 /* NULL ON ERROR, ERROR ON ERROR or DEFAULT x ON ERROR of an LLM call. */
 typedef struct llm_on_error {
@@ -102,6 +111,7 @@ struct node {
     list options; /* NODE_LLM: of llm_option* */
     llm_on_error on_error;
     llm_type returns;
+    const struct_field *field; /* NODE_LLM: the field of its STRUCT that is asked; NULL: all */
     const expr *bound;
 };
 
@@ -145,7 +155,14 @@ typedef struct window_def {
     window_spec *spec;
 } window_def;
 
-typedef enum from_kind { FROM_NAME, FROM_FILE, FROM_FUNCTION, FROM_QUERY, FROM_JOIN } from_kind;
+typedef enum from_kind {
+    FROM_NAME,
+    FROM_FILE,
+    FROM_FUNCTION,
+    FROM_QUERY,
+    FROM_LLM, /* LLM(…) RETURNS STRUCT(…): its fields for each row to its left */
+    FROM_JOIN
+} from_kind;
 
 typedef struct from_item from_item;
 struct from_item {
@@ -157,6 +174,7 @@ struct from_item {
     str path;   /* FROM_FILE */
     list args;  /* FROM_FUNCTION: of node* */
     query *query;
+    node *llm; /* FROM_LLM */
     ident alias;
     list columns; /* of ident*: column aliases */
     join_kind join;
@@ -385,6 +403,11 @@ typedef struct llm_arg {
 llm_arg *llm_arg_new(parser *p, node *value, token *alias, token *option);
 llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high,
                        token end);
+llm_type *llm_struct_new(parser *p, token name, const list *fields, token end);
+struct_field *struct_field_new(parser *p, token name, const llm_type *type,
+                               const token *description);
+/* Reports a field without a type as an error. */
+struct_field *struct_field_untyped(parser *p, token name);
 
 query *query_setop(parser *p, set_op op, query *a, query *b);
 query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset);
@@ -402,6 +425,10 @@ from_item *from_name(parser *p, token name);
 from_item *from_file(parser *p, token path);
 from_item *from_function(parser *p, token name, const list *args, token end);
 from_item *from_query(parser *p, query *q);
+from_item *from_llm(parser *p, node *llm);
+/* FROM a, b. LLM() sees all tables to its left, so a comma before a tree of joins that has LLM()
+ * becomes a join inside that tree. */
+from_item *from_comma(parser *p, from_item *a, from_item *b);
 from_item *from_alias(parser *p, from_item *f, token *alias, list *columns);
 from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on,
                      list *using_columns);

@@ -33,6 +33,9 @@ static const struct {
     {NULL, TK_DEFAULT, NULL, TK_ID, NULL, "write a literal: DEFAULT 'unknown' ON ERROR"},
     {NULL, TK_RP, NULL, TK_NULL, NULL,
      "in a call it stands before the ): LLM('…', x NULL ON ERROR)"},
+    {NULL, TK_RETURNS, NULL, TK_TABLE, NULL, "write RETURNS STRUCT(name TYPE, …)"},
+    {NULL, TK_STRUCT, NULL, ANY_CODE, NULL,
+     "list its fields in parentheses: RETURNS STRUCT(name TYPE, …)"},
     {NULL, TK_RETURNS, NULL, TK_ID, NULL,
      "only LLM() has RETURNS; what AI_FILTER() and the like return is fixed"},
     {NULL, TK_ARROW, NULL, TK_TEXT_LIST, NULL,
@@ -149,6 +152,8 @@ const char *foreign_syntax_hint(const parser *p, int code, token at) {
     if (p->previous_code == TK_LP && is_word(p->before, "LATERAL"))
         return "write a subquery in the select list, which may read the tables of FROM, or "
                "JOIN the tables ON its condition";
+    if (code == TK_RP && p->previous_code == TK_LP && is_word(p->before, "STRUCT"))
+        return "name its fields: STRUCT(mood TEXT, …)";
     if (code == TK_LP && is_word(p->before, "."))
         return "function names have no dot: AI.IF is AI_FILTER, AI.CLASSIFY is AI_CLASSIFY, "
                "AI.SCORE is AI_SCORE, AI.GENERATE is AI_COMPLETE";

@@ -44,8 +44,8 @@ static int end_of(token t) {
 %fallback ID
     ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END ERROR EXCLUDE EXPLAIN FILTER
     FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST LLM_NAME MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
-    RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW TIES TO TRANSACTION UNBOUNDED UNPIN VIEW
-    WARM.
+    RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW STRUCT TIES TO TRANSACTION UNBOUNDED UNPIN
+    VIEW WARM.
 
 %nonassoc LOWEST.
 %nonassoc RP.
@@ -533,7 +533,7 @@ value_item(A) ::= DEFAULT(T). { A = node_new(p, NODE_DEFAULT, T.pos, T.len); }
 from_opt(A) ::= . { A = NULL; }
 from_opt(A) ::= FROM(T) from_list(F). { A = F; A->clause = T.pos; }
 from_list(A) ::= join_tree(F). { A = F; }
-from_list(A) ::= from_list(X) COMMA join_tree(Y). { A = from_join(p, JOIN_CROSS, X, Y, NULL, NULL); }
+from_list(A) ::= from_list(X) COMMA join_tree(Y). { A = from_comma(p, X, Y); }
 join_tree(A) ::= from_item(F). { A = F; }
 join_tree(A) ::= join_tree(X) join_word(K) from_item(Y) ON expr(E). { A = from_join(p, K, X, Y, E, NULL); }
 join_tree(A) ::= join_tree(X) join_word(K) from_item(Y) USING column_list(L). { A = from_join(p, K, X, Y, NULL, L); }
@@ -570,6 +570,7 @@ from_base(A) ::= name(N). { A = from_name(p, N); }
 from_base(A) ::= STRING(S). { A = from_file(p, S); }
 from_base(A) ::= name(N) LP expr_list(L) RP(E). { A = from_function(p, N, L, E); }
 from_base(A) ::= paren_query(Q). [LOWEST] { A = from_query(p, Q); }
+from_base(A) ::= llm(X). { A = from_llm(p, X); }
 
 %type where_opt {node *}
 %type having_opt {node *}
@@ -821,6 +822,14 @@ returns(A) ::= type_name(N) BETWEEN signed_number(X) AND signed_number(Y). {
     token end = {{NULL, 0}, Y->pos, Y->len};
     A = llm_type_new(p, N, N, NULL, X, Y, end);
 }
+%type struct_fields {list *}
+%type struct_field {struct_field *}
+returns(A) ::= STRUCT(S) LP struct_fields(L) RP(C). { A = llm_struct_new(p, S, L, C); }
+struct_fields(A) ::= struct_field(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
+struct_fields(A) ::= struct_fields(A) COMMA struct_field(X). { list_add(p->mem, A, X); }
+struct_field(A) ::= name(N). { A = struct_field_untyped(p, N); }
+struct_field(A) ::= name(N) returns(R). { A = struct_field_new(p, N, R, NULL); }
+struct_field(A) ::= name(N) returns(R) STRING(D). { A = struct_field_new(p, N, R, &D); }
 %type enum_literals {list *}
 enum_literals(A) ::= STRING(S). {
     str *s = ARENA_NEW(p->mem, str);

@@ -5,8 +5,8 @@
  * Invariant: only the syntax tree differs from that of the LLM() call written out; what follows
  * treats both alike. The table's text is parsed, and its parts are replaced: `prompt` and `text` by
  * the first argument, {text} in an instruction by that field's name, {language} by the second
- * argument, {labels} and the answers of its ENUM by the labels. Arguments after `prompt` become
- * fields. What else may be wrong, such as two equal labels, the binder reports in the result.
+ * argument, {labels} and the answers of its ENUM, or the fields of its STRUCT, by the labels.
+ * Arguments after `prompt` become fields. What else may be wrong, such as two equal labels, the binder reports in the result.
  */
 #include <string.h>
 
@@ -46,8 +46,12 @@ static bool takes_prompt(const rewrite *r) {
     return r->form->args[0]->kind == NODE_COLUMN;
 }
 
+static bool returns_struct(const rewrite *r) {
+    return r->form->returns.fields.n > 0;
+}
+
 static bool takes_labels(const rewrite *r) {
-    return strstr(r->info->stands_for, "{labels}") != NULL;
+    return strstr(r->info->stands_for, "{labels}") != NULL || returns_struct(r);
 }
 
 static bool takes_language(const rewrite *r) {
@@ -138,6 +142,20 @@ static void add_labels(const rewrite *r, llm_type *type) {
     }
 }
 
+static void add_columns(const rewrite *r, llm_type *type) {
+    const struct_field *form = type->fields.items[0];
+    type->fields = (list){0};
+    for (int i = 0; i < label_count(r); i++) {
+        const node *n = label(r, i);
+        struct_field *f = ARENA_NEW(r->p->mem, struct_field);
+        *f = *form;
+        f->name = (ident){n->literal.s, n->pos, n->len};
+        f->pos = f->type.pos = n->pos;
+        f->len = f->type.len = n->len;
+        list_add(r->p->mem, &type->fields, f);
+    }
+}
+
 static bool has_option(const rewrite *r, str name) {
     for (int i = 0; i < r->out.n; i++)
         if (str_equal_nocase(((llm_arg *)r->out.items[i])->option.name, name))
@@ -169,8 +187,9 @@ static bool is_prompt(const node *n) {
 
 static bool has_right_count(const rewrite *r) {
     bool labels = takes_labels(r), language = takes_language(r);
+    int least = returns_struct(r) ? 1 : 2; /* labels */
     int most = r->labels || language ? 2 : labels || takes_prompt(r) ? r->given.n : 1;
-    if (r->given.n < 1 + language || (labels && label_count(r) < 2))
+    if (r->given.n < 1 + language || (labels && label_count(r) < least))
         complain(r, NULL, "has too few arguments");
     else if (r->given.n > most)
         complain(r, given_arg(r, most)->value, "has too many arguments");
@@ -219,7 +238,9 @@ node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_err
             add_prompt(&r);
         else
             add_text(&r);
-        if (takes_labels(&r))
+        if (returns_struct(&r))
+            add_columns(&r, type);
+        else if (takes_labels(&r))
             add_labels(&r, type);
     }
     for (int i = 0; i < args->n; i++)

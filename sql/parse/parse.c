@@ -247,6 +247,9 @@ static void run(parser *p, void *machine) {
             continue;
         if (code == TK_ILLEGAL) {
             parser_fail(p, ERR_SYNTAX, t.pos, t.len, "%s", problem);
+            if (*t.text.p == ':' && p->previous_code == TK_ID)
+                err_hint(p->error,
+                         "a name and its type have no colon between them: STRUCT(a TEXT)");
             return;
         }
         if (code && ended && code != TK_SEMI) {

@@ -72,9 +72,16 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
     return known;
 }
 
-bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
-                            expr *const *b_args) {
-    if (a->nfields == 0 || a->nfields != b->nfields || a->examples || b->examples)
+/* True if the parts of the prompts before and after the row allow it. */
+static bool share_frame(const llm_call *a, const llm_call *b) {
+    if (a->cue.n > 0 && b->cue.n > 0)
+        return str_equal(a->instruction, b->instruction) && a->examples == b->examples;
+    return a->cue.n + b->cue.n == 0 && !a->examples && !b->examples;
+}
+
+bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,
+                         expr *const *b_args) {
+    if (a->nfields == 0 || a->nfields != b->nfields || !share_frame(a, b))
         return false;
     if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL ||
         !str_equal(a->model, b->model))

@@ -171,7 +171,6 @@ static const struct {
     {"ai_analyze_sentiment", "AI_SENTIMENT(x)"},
     {"ai_agg", "LLM('…', string_agg(x, ' ') AS texts)"},
     {"ai_summarize_agg", "AI_SUMMARIZE(string_agg(x, ' '))"},
-    {"ai_extract", "one call for each value: LLM('What is the address in {x}?', x) AS address"},
 };
 
 const char *function_instead(str name) {

@@ -21,8 +21,38 @@ bool aggregate_find(str name, agg_kind *out);
 const function_info *table_function(void); /* generate_series, the only one */
 /* Returns the nearest name of a function that an expression can call, or NULL. */
 const char *function_nearest(str name);
+
+/* X(name, signature, the call that it stands for, hint for wrong arguments): names of other systems
+ * for common calls of LLM(). In the call, `prompt` is the first argument and `field` all others;
+ * `text` and {text} are the first argument, {language} is the second; the arguments after the first are
+ * {labels} and the answers of ENUM, or the fields of STRUCT (parse/llm_names.c). */
+/* clang-format off */
+#define SQL_LLM_NAMES(X)                                                                                                   \
+    X("AI_FILTER", "AI_FILTER(prompt, field, …)", "LLM(prompt, field) RETURNS BOOLEAN",                                    \
+      "pass a column as a field, not in the prompt")                                                                       \
+    X("AI_CLASSIFY", "AI_CLASSIFY(text, 'label', 'label', …)", "LLM('Which fits {text} best: {labels}?', text) RETURNS ENUM('label', 'label')", \
+      "the labels may also be a list: ['label', 'label']")                                                                 \
+    X("AI_EXTRACT", "AI_EXTRACT(text, 'name', 'name', …)", "LLM('Read {text}', text) RETURNS STRUCT(name TEXT)",          \
+      "the names may also be a list: ['name', 'name']")                                                                    \
+    X("AI_COMPLETE", "AI_COMPLETE(prompt, field, …)", "LLM(prompt, field) RETURNS TEXT", "the model is an option: model => m") \
+    X("AI_SCORE", "AI_SCORE(prompt, field, …)", "LLM_MEAN(LLM(prompt, field) RETURNS INTEGER BETWEEN 0 AND 10)",           \
+      "pass a column as a field, not in the prompt")                                                                       \
+    X("AI_SUMMARIZE", "AI_SUMMARIZE(text)", "LLM('Summarize {text} in one sentence', text, max_tokens => 64) RETURNS TEXT",                  \
+      "the option max_tokens => n limits the length")                                                                      \
+    X("AI_SENTIMENT", "AI_SENTIMENT(text)",                                                                                \
+      "LLM('What is the sentiment of {text}?', text) RETURNS ENUM('positive', 'negative', 'neutral', 'mixed')",            \
+      "for aspects of a text ask about each: LLM('How does {x} judge the price?', x) RETURNS ENUM(…)")                     \
+    X("AI_TRANSLATE", "AI_TRANSLATE(text, 'language')", "LLM('Translate {text} into {language}', text, max_tokens => 256) RETURNS TEXT",      \
+      "the language is the one to translate into")
+/* clang-format on */
+
+typedef struct llm_name_info {
+    const char *name, *signature, *stands_for, *instead;
+} llm_name_info;
+
 /* Returns the row of SQL_LLM_NAMES with this name, or NULL. */
 const llm_name_info *llm_name_find(str name);
+
 /* Returns what to write instead of another database's function, or NULL if there is no advice. */
 const char *function_instead(str name);
 
