@@ -67,10 +67,15 @@ static void record_key(const op *o, const site_run *site, buf *out) {
             buf_printf(&b, " %zu:", x->fields[f].n);
             buf_append_str(&b, x->fields[f]);
         }
-        buf_printf(&b, " = %zu:", x->answer.n);
-        buf_append_str(&b, x->answer);
+        for (int k = 0; k < call->nexample_answers; k++) {
+            if (call->field.n > 0)
+                buf_printf(&b, " %.*s", (int)call->example_answers[k].n,
+                           call->example_answers[k].p);
+            buf_printf(&b, " = %zu:", x->answers[k].n);
+            buf_append_str(&b, x->answers[k]);
+        }
     }
-    call_fact_key(call, "priors", llm_engine_info(site->engine)->fingerprint, out);
+    call_fact_key(call, "priors", true, llm_engine_info(site->engine)->fingerprint, out);
     buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
     buf_free(&b);
 }

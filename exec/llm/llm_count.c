@@ -191,7 +191,7 @@ static int order_of(counting *c, int at, err *e) {
     llm_state *s = c->o->state;
     const site_run *site = &s->sites[at];
     int status = 0;
-    if (site->prompt->data_first && site->leader != site)
+    if (site->prompt->shares_row && site->leader != site)
         c->orders[at] = c->orders[site->leader - s->sites];
     else if (llm_strategy_of(set) == c->how->strategy)
         c->orders[at] = *site->order;
@@ -210,7 +210,7 @@ static int gap_of(counting *c, int at, double *gap, err *e) {
     input_order best = {0};
     *gap = NAN;
     if (site->in->count < 2 || site->in->nfields < 2 || site->plan->nlate > 0 ||
-        (site->prompt->data_first && site->leader != site))
+        (site->prompt->shares_row && site->leader != site))
         return 0;
     int status = order_solve_plain(c->o->ctx, site->prompt, site->in, c->how->strategy, true,
                                    c->mem, &best, e);

@@ -21,7 +21,7 @@ static void learned_key(const llm_call *call, hash128 fingerprint, buf *out) {
         buf_printf(&b, " %zu:", call->literals[i].n);
         buf_append_str(&b, call->literals[i]);
     }
-    call_fact_key(call, "learned", fingerprint, out);
+    call_fact_key(call, "learned", true, fingerprint, out);
     buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
     buf_free(&b);
 }
@@ -120,7 +120,7 @@ static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order)
     if (!engine)
         return false;
     arena *a = arena_new();
-    call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
+    call_fact_key(call, "field_order", false, llm_engine_info(engine)->fingerprint, &key);
     found = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
             call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
     /* The record has several orders; the newest comes last. */

@@ -90,6 +90,9 @@ typedef struct prompt {
     const llm_call *call;
     const llm_template *tmpl;
     bool data_first; /* the data come before the instruction */
+    /* the prompts of a group about a row (plan_call_site.group) have a prefix that ends with the row */
+    bool shares_row;
+    str turn; /* text of the chat template before a cue; n = 0: none */
     llm_engine *engine;
     int nfields;
     llm_span **before; /* spans before the row's fields: the prefix that all prompts share */
@@ -105,17 +108,17 @@ typedef struct prompt {
     arena *mem;
 } prompt;
 
-/* A solved example: the texts of the call's fields (p = NULL if absent) and the answer. */
+/* A solved example: the texts of the call's fields and of its answers, as llm_call.example_answers
+ * names them; p = NULL: absent. */
 typedef struct prompt_example {
-    str *fields;
-    str answer;
+    str *fields, *answers;
 } prompt_example;
 
 typedef struct prompt_spec {
     const llm_call *call;
     llm_engine *engine;
     const exec_ctx *ctx;
-    bool data_first;
+    bool data_first; /* no effect on a call with a cue */
     /* a prompt with the same fields and inputs, whose names and values are reused; or NULL */
     const prompt *like;
 } prompt_spec;
@@ -125,8 +128,8 @@ typedef struct prompt_spec {
  * ERR_CANCELLED. */
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
 void prompt_free(prompt *p); /* NULL is fine */
-/* Sets whether the instruction or the data come first. Called before prompt_finish_prefix. */
-void prompt_set_layout(prompt *p, bool data_first);
+/* Puts the data before the instruction. Called before prompt_finish_prefix. */
+void prompt_set_data_first(prompt *p);
 /* Adds the examples, with their fields in `order` (NULL: as the call lists them), and the blank
  * line before the row. Called once, before prompt_spans. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
@@ -182,8 +185,9 @@ int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, d
  * returns that order. */
 void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order);
 /* Appends the catalog's key for a fact about a call: "<prefix>/<hash of engine, instruction and
- * fields>". */
-void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
+ * fields>". `cue`: the fact is about one field of a STRUCT, else about all. */
+void call_fact_key(const llm_call *call, const char *prefix, bool cue, hash128 fingerprint,
+                   buf *out);
 
 /* ---- layout (llm_layout.c) ------------------------------------------------------------------- */
 

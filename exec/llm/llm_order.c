@@ -306,7 +306,8 @@ int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, d
 
 /* ---- the record ------------------------------------------------------------------------------ */
 
-void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out) {
+void call_fact_key(const llm_call *call, const char *prefix, bool cue, hash128 fingerprint,
+                   buf *out) {
     buf b = {0};
     buf_append(&b, &fingerprint, sizeof fingerprint);
     buf_append_str(&b, call->instruction);
@@ -314,6 +315,8 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
         buf_append_char(&b, 0);
         buf_append_str(&b, call->field_names[f]);
     }
+    if (cue && call->cue.n > 0)
+        buf_printf(&b, "%c%c%.*s", 0, 0, (int)call->cue.n, call->cue.p);
     hash128 h = hash_128(b.p, b.n);
     buf_free(&b);
     buf_printf(out, "%s/%016llx%016llx", prefix, (unsigned long long)h.high,
@@ -396,7 +399,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
     if (out->psm.used != PSM_FIXED || out->psm.ngroups == 0)
         return 0;
     order_of_dominant_fields(&out->psm, p->nfields, fresh);
-    call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
+    call_fact_key(p->call, "field_order", false, llm_engine_info(p->engine)->fingerprint, &key);
     int status = record_find(ctx, buf_str(&key), mem, &stored, &found, e);
     if (!found || stored.n % n != 0)
         stored.n = 0;

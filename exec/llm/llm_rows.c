@@ -73,7 +73,7 @@ bool llm_may_chunk(const op *o) {
 
 int llm_shared_prefix_site(const llm_state *s) {
     for (int i = 0; i < s->nsites; i++)
-        for (int k = 0; k < i && s->sites[i].prompt->data_first; k++)
+        for (int k = 0; k < i && s->sites[i].prompt->shares_row; k++)
             if (s->sites[k].leader == s->sites[i].leader && s->sites[k].stage != s->sites[i].stage)
                 return (int)(s->sites[i].leader - s->sites);
     return -1;

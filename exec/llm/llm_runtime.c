@@ -220,12 +220,15 @@ static bool answer_fits(const llm_call *call, str answer) {
 static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
                           err *e) {
     value text;
+    bool on, field = call->field.n > 0;
+    if (v.type == TYPE_NULL && field)
+        return 0;
     if (v.type == TYPE_NULL)
         return err_set_at(e, ERR_TYPE, call->pos, call->len,
                           "example %lld of LLM#%d: its column \"answer\" is NULL",
                           (long long)row + 1, call->number);
-    bool on;
-    if (call->returns == RETURNS_BOOLEAN && parse_boolean(v, &on)) {
+    /* the fields of a STRUCT have the same examples, whatever their types */
+    if (call->returns == RETURNS_BOOLEAN && !field && parse_boolean(v, &on)) {
         *out = llm_boolean_literal(on);
     } else {
         int status = value_cast(mem, v, TYPE_TEXT, &text, e);
@@ -259,8 +262,18 @@ static int example_row(const llm_call *call, const rowset *rows, int64_t row, ar
             return status;
         out->fields[call->example_fields[k]] = str_copy(mem, text.s);
     }
-    return example_answer(call, rowset_get(rows, row, call->nexample_fields), row, mem,
-                          &out->answer, e);
+    out->answers = ARENA_ARRAY(mem, str, call->nexample_answers + 1);
+    for (int k = 0; k < call->nexample_answers; k++) {
+        v = rowset_get(rows, row, call->nexample_fields + k);
+        int status = 0;
+        if (k == call->example_answer)
+            status = example_answer(call, v, row, mem, &out->answers[k], e);
+        else if (v.type != TYPE_NULL && (status = value_cast(mem, v, TYPE_TEXT, &text, e)) == 0)
+            out->answers[k] = str_copy(mem, text.s);
+        if (status)
+            return status;
+    }
+    return 0;
 }
 
 int examples_read(exec_ctx *ctx, const llm_call *call, arena *mem, prompt_example **out, int *count,

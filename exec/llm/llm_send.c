@@ -7,7 +7,7 @@
  * counted or shown is what would be asked.
  *
  * Calls of one engine are sent together, since a session serves one engine. If the prompts of a
- * group begin with the data, they are sent input by input: for each input, the prompts of all calls
+ * group share the row (prompt.shares_row), they are sent input by input: for each input, the prompts of all calls
  * of the group in the stage. Prompts wait in memory until they are answered. When they take too
  * much memory, the session runs before more are submitted.
  */
@@ -85,11 +85,11 @@ static int end_of_stage(const llm_state *s, int at) {
 }
 
 /* Whether call site `at` is sent input by input with call site `first` of its stage: both belong to
- * the same group, whose prompts begin with the data. True also if `at` is `first`. */
+ * the same group, whose prompts share the row. True also if `at` is `first`. */
 static bool shares_prompts_with(const llm_state *s, int first, int at) {
     const site_run *site = &s->sites[at];
     return at == first || (at > first && site->stage == s->sites[first].stage &&
-                           site->leader == s->sites[first].leader && site->prompt->data_first);
+                           site->leader == s->sites[first].leader && site->prompt->shares_row);
 }
 
 static bool was_sent_with_another(const llm_state *s, int at) {
@@ -108,7 +108,7 @@ static bool is_first_of_engine(const llm_state *s, int at) {
 
 /* Whether calls of stages that are not `done` ask about the same data. */
 static bool kv_is_reused_later(const llm_state *s, const site_run *site, uint32_t done) {
-    for (int i = 0; i < s->nsites && site->prompt->data_first; i++)
+    for (int i = 0; i < s->nsites && site->prompt->shares_row; i++)
         if (s->sites[i].leader == site->leader && s->sites[i].stage != site->stage &&
             !(done >> s->sites[i].stage & 1))
             return true;

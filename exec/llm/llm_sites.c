@@ -106,8 +106,15 @@ static int prepare_site(op *o, site_run *site, err *e) {
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Chooses whether the prompts of the leader's group begin with the data. If so, all calls of the
- * group send fields and inputs in the leader's order. */
+/* Gives all calls of the group the leader's order of fields and inputs. */
+static void take_order(llm_state *s, const site_run *leader) {
+    for (int i = 0; i < s->nsites; i++)
+        if (s->sites[i].leader == leader)
+            *s->sites[i].order = *leader->order;
+}
+
+/* Chooses whether the prompts of the leader's group begin with the data. The calls of a group whose
+ * prompts share the row send fields and inputs in the leader's order. */
 static int lay_out_group(op *o, site_run *leader, err *e) {
     llm_state *s = o->state;
     layout_call *calls = ARENA_ARRAY(o->mem, layout_call, s->nsites + 1);
@@ -118,6 +125,10 @@ static int lay_out_group(op *o, site_run *leader, err *e) {
     for (int i = 0; i < s->nsites; i++)
         if (s->sites[i].leader == leader)
             calls[count++] = (layout_call){s->sites[i].prompt, s->sites[i].plan->asked_share};
+    if (leader->plan->call->cue.n > 0) {
+        take_order(s, leader);
+        return 0;
+    }
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
     bool unknown = leader->plan->nlate == leader->plan->call->nfields;
@@ -131,13 +142,11 @@ static int lay_out_group(op *o, site_run *leader, err *e) {
     if (status == 0 && !data_first && !unknown)
         status = layout_choose(calls, count, distinct, &data_first, e);
     arena_free(mem);
-    for (int i = 0; i < s->nsites && status == 0 && data_first; i++) {
-        site_run *site = &s->sites[i];
-        if (site->leader != leader)
-            continue;
-        prompt_set_layout(site->prompt, true);
-        *site->order = *leader->order;
-    }
+    for (int i = 0; i < s->nsites && status == 0 && data_first; i++)
+        if (s->sites[i].leader == leader)
+            prompt_set_data_first(s->sites[i].prompt);
+    if (status == 0 && data_first)
+        take_order(s, leader);
     return status;
 }
 

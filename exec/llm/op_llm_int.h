@@ -249,7 +249,7 @@ int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order,
 /* Whether rows may go through the stages in chunks: not if every change of engine between two
  * stages would close a session and lose its KV. */
 bool llm_may_chunk(const op *o);
-/* Returns the leader of a group whose prompts begin with the data and whose calls are in several
+/* Returns the leader of a group whose prompts share the row and whose calls are in several
  * stages; -1: none. Rows go through these stages in chunks, in the leader's order, so that the
  * later stages still find the data's KV. */
 int llm_shared_prefix_site(const llm_state *s);

@@ -6,6 +6,11 @@
  *     \nreview: …\nanswer: yes\n             review: …\n
  *     \nreview: …\nsynopsis: …\nanswer:      \nIs the review positive?\nanswer:
  *
+ *   field mood of a STRUCT
+ *     Read the review\n
+ *     \nreview: …\nmood: positive\nstars: 4\n
+ *     \nreview: …\nmood:
+ *
  * Invariant: only this file and the engine's templates start a line of a prompt. A line break
  * inside a cell becomes a space, and values are tokenized as plain text, so a cell can forge
  * neither a line nor a control token. Each part is tokenized by itself, so that equal parts are
@@ -79,14 +84,36 @@ static int make_guide(prompt *p, err *e) {
 /* ---- prefix and values ----------------------------------------------------------------------- */
 
 /* With prompt_format = 'auto', TEXT without examples is asked in the model's chat format: the default
- * model writes better there, and chooses better in completion format (tests/bench/README.md). */
+ * model writes better there, and chooses better in completion format (tests/bench/README.md). All
+ * fields of a STRUCT have one format, since their prompts begin alike. */
 static llm_format wanted_format(const settings *s, const llm_call *call) {
     static const llm_format formats[] = {[FORMAT_AUTO] = LLM_FORMAT_AUTO,
                                          [FORMAT_CHAT] = LLM_FORMAT_CHAT,
                                          [FORMAT_COMPLETION] = LLM_FORMAT_COMPLETION};
     BASE_COVERS(formats, FORMATS);
-    bool writes = call->returns == RETURNS_TEXT && call->examples == NULL;
+    bool writes = call->returns == RETURNS_TEXT && call->examples == NULL && call->cue.n == 0;
     return s->prompt_format == FORMAT_AUTO && writes ? LLM_FORMAT_CHAT : formats[s->prompt_format];
+}
+
+/* Sets the template. That of a STRUCT's field ends with the cue; the answer ends with its line, also
+ * in a chat: the model would go on with the next field. */
+static void choose_template(prompt *p, const exec_ctx *ctx) {
+    const llm_call *call = p->call;
+    p->tmpl = llm_engine_template(p->engine, wanted_format(ctx->settings, call));
+    p->shares_row = p->data_first || call->cue.n > 0;
+    if (call->cue.n == 0)
+        return;
+    buf cue = {0};
+    append_cell(&cue, call->cue);
+    buf_append_char(&cue, ':');
+    llm_template *own = ARENA_NEW(ctx->llm->mem, llm_template);
+    *own = (llm_template){.name = p->tmpl->name,
+                          .before = p->tmpl->before,
+                          .after = str_copy(ctx->llm->mem, buf_str(&cue)),
+                          .answer_lead = STR(" ")};
+    p->turn = p->tmpl->chat ? p->tmpl->after : STR("");
+    p->tmpl = own;
+    buf_free(&cue);
 }
 
 /* Maximum length of prompt.before (template, instruction, examples, blank line) and of
@@ -108,7 +135,11 @@ static void build_head(prompt *p) {
     else
         p->after[p->nafter++] =
             span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false, NULL);
-    p->after[p->nafter++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
+    bool cue = p->call->cue.n > 0;
+    if (cue && p->turn.n > 0)
+        p->after[p->nafter++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->turn);
+    p->after[p->nafter++] =
+        llm_span_new(p->engine, cue ? LLM_SPAN_INSTRUCTION : LLM_SPAN_TEMPLATE, p->tmpl->after);
 }
 
 static void release_head(prompt *p) {
@@ -119,11 +150,11 @@ static void release_head(prompt *p) {
     p->nbefore = p->nafter = 0;
 }
 
-void prompt_set_layout(prompt *p, bool data_first) {
-    if (p->data_first == data_first)
+void prompt_set_data_first(prompt *p) {
+    if (p->data_first)
         return;
     release_head(p);
-    p->data_first = data_first;
+    p->data_first = p->shares_row = true;
     build_head(p);
 }
 
@@ -176,8 +207,8 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     p->call = spec->call;
     p->engine = spec->engine;
     p->nfields = spec->call->nfields;
-    p->tmpl = llm_engine_template(spec->engine, wanted_format(spec->ctx->settings, spec->call));
-    p->data_first = spec->data_first;
+    p->data_first = spec->data_first && spec->call->cue.n == 0;
+    choose_template(p, spec->ctx);
     int status = make_guide(p, e);
     if (status)
         return status;
@@ -210,9 +241,14 @@ void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
             buf_append_str(&b, p->call->instruction);
             buf_append_char(&b, '\n');
         }
-        buf_append_c(&b, "answer: ");
-        append_cell(&b, examples[i].answer);
-        buf_append_char(&b, '\n');
+        for (int k = 0; k < p->call->nexample_answers; k++) {
+            if (!examples[i].answers[k].p)
+                continue;
+            append_cell(&b, p->call->example_answers[k]);
+            buf_append_c(&b, ": ");
+            append_cell(&b, examples[i].answers[k]);
+            buf_append_char(&b, '\n');
+        }
     }
     if (b.n)
         add_before(p, llm_span_new(p->engine, LLM_SPAN_EXAMPLE, buf_str(&b)));
