@@ -115,11 +115,14 @@ bool llm_engine_outdated(const llm_engine *engine);
 bool llm_engine_is_current(const llm_engine *engine);
 
 /* How a prompt's text is wrapped. `before` and `after` enclose the prompt's body and may hold
- * control tokens. An answer follows `after` and `answer_lead`. */
+ * control tokens. An answer follows `after` and `answer_lead`. If the prompt goes on after an answer,
+ * that answer is between `after`, `said_lead` and `turn`, and the new body and `after` follow. */
 typedef struct llm_template {
     const char *name;  /* "completion", "chatml", … */
     str before, after; /* completion: "" and "answer:" */
     str answer_lead;   /* completion: " " */
+    str said_lead;     /* completion: " " */
+    str turn;          /* completion: "\n" */
     bool chat;
 } llm_template;
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define CHATML_USER "<|im_start|>user\n"
+#define CHATML_TURN "<|im_end|>\n" CHATML_USER
 #define CHATML_REPLY "<|im_end|>\n<|im_start|>assistant\n"
 #define CHATML_SYSTEM(text) "<|im_start|>system\n" text "<|im_end|>\n"
 #define LLAMA3_TURN(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
@@ -29,38 +30,41 @@ typedef struct chat_row {
 /* A str initializer for static tables, where STR is not a constant. */
 #define TEXT(literal)                                                                              \
     { (literal), sizeof(literal) - 1 }
-#define CHAT(marker, and_marker, family, before, after)                                            \
+#define CHAT(marker, and_marker, family, before, after, said_lead, turn)                           \
     {                                                                                              \
         marker, and_marker, {                                                                      \
-            family, TEXT(before), TEXT(after), TEXT(""), true                                      \
+            family, TEXT(before), TEXT(after), TEXT(""), TEXT(said_lead), TEXT(turn), true         \
         }                                                                                          \
     }
 
+#define CHATML(marker, before, reply)                                                              \
+    CHAT("<|im_start|>", marker, "chatml", before CHATML_USER, CHATML_REPLY reply, "", CHATML_TURN)
+
 static const chat_row chat_rows[] = {
-    CHAT("<|im_start|>", SMOLLM2, "chatml", CHATML_SYSTEM(SMOLLM2) CHATML_USER, CHATML_REPLY),
-    CHAT("<|im_start|>", QWEN25, "chatml", CHATML_SYSTEM(QWEN25) CHATML_USER, CHATML_REPLY),
-    CHAT("<|im_start|>", QWEN2 "<|im_end|>", "chatml", CHATML_SYSTEM(QWEN2) CHATML_USER,
-         CHATML_REPLY),
+    CHATML(SMOLLM2, CHATML_SYSTEM(SMOLLM2), ""),
+    CHATML(QWEN25, CHATML_SYSTEM(QWEN25), ""),
+    CHATML(QWEN2 "<|im_end|>", CHATML_SYSTEM(QWEN2), ""),
     /* The empty thinking section makes these models answer without thinking. */
-    CHAT("<|im_start|>", "enable_thinking", "chatml", CHATML_USER,
-         CHATML_REPLY "<think>\n\n</think>\n\n"),
-    CHAT("<|im_start|>", NULL, "chatml", CHATML_USER, CHATML_REPLY),
+    CHATML("enable_thinking", "", "<think>\n\n</think>\n\n"),
+    CHATML(NULL, "", ""),
     CHAT("<|start_header_id|>", "Cutting Knowledge Date: December 2023", "llama3",
          LLAMA3_TURN("system") LLAMA31 "<|eot_id|>" LLAMA3_TURN("user"),
-         "<|eot_id|>" LLAMA3_TURN("assistant")),
+         "<|eot_id|>" LLAMA3_TURN("assistant"), "", "<|eot_id|>" LLAMA3_TURN("user")),
     CHAT("<|start_header_id|>", NULL, "llama3", LLAMA3_TURN("user"),
-         "<|eot_id|>" LLAMA3_TURN("assistant")),
+         "<|eot_id|>" LLAMA3_TURN("assistant"), "", "<|eot_id|>" LLAMA3_TURN("user")),
     CHAT("<start_of_turn>", NULL, "gemma", "<start_of_turn>user\n",
-         "<end_of_turn>\n<start_of_turn>model\n"),
+         "<end_of_turn>\n<start_of_turn>model\n", "", "<end_of_turn>\n<start_of_turn>user\n"),
     CHAT("|>' + message['content'] + '<|end|>'", "<|assistant|>", "phi4", "<|user|>",
-         "<|end|><|assistant|>"),
-    CHAT("<|user|>", "<|end|>", "phi3", "<|user|>\n", "<|end|>\n<|assistant|>\n"),
-    CHAT("[INST] ", " [/INST]", "llama2", "[INST] ", " [/INST]"),
-    CHAT("[INST] ", NULL, "mistral", "[INST] ", "[/INST]"),
-    CHAT("[INST]", NULL, "mistral", "[INST]", "[/INST]"),
+         "<|end|><|assistant|>", "", "<|end|><|user|>"),
+    CHAT("<|user|>", "<|end|>", "phi3", "<|user|>\n", "<|end|>\n<|assistant|>\n", "",
+         "<|end|>\n<|user|>\n"),
+    CHAT("[INST] ", " [/INST]", "llama2", "[INST] ", " [/INST]", " ", "</s>[INST] "),
+    CHAT("[INST] ", NULL, "mistral", "[INST] ", "[/INST]", " ", "</s>[INST] "),
+    CHAT("[INST]", NULL, "mistral", "[INST]", "[/INST]", "", "</s>[INST]"),
 };
 
-static const llm_template completion = {"completion", TEXT(""), TEXT("answer:"), TEXT(" "), false};
+static const llm_template completion = {
+    "completion", TEXT(""), TEXT("answer:"), TEXT(" "), TEXT(" "), TEXT("\n"), false};
 
 static bool occurs(str program, const char *marker) {
     return !marker || (program.n && memmem(program.p, program.n, marker, strlen(marker)) != NULL);

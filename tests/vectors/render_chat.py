@@ -1,5 +1,6 @@
-"""Renders a chat program (Jinja, on stdin) as transformers does, for one user message and the generation prompt:
-prints the result. The message is argv[1]; bos_token is empty, since BOS is a token of its own.
+"""Renders a chat program (Jinja, on stdin) as transformers does, for the messages of a user, with answers between
+them, and the generation prompt: prints the result. The messages are the arguments; bos_token is empty, since BOS is a
+token of its own.
 
     pip install jinja2
 """
@@ -15,6 +16,7 @@ def raise_exception(message):
 environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
 environment.globals["raise_exception"] = raise_exception
 program = environment.from_string(sys.stdin.buffer.read().decode())
-out = program.render(messages=[{"role": "user", "content": sys.argv[1]}], add_generation_prompt=True, bos_token="",
-                     eos_token="</s>", enable_thinking=False)
+messages = [{"role": ["user", "assistant"][i % 2], "content": text} for i, text in enumerate(sys.argv[1:])]
+out = program.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="</s>",
+                     enable_thinking=False)
 sys.stdout.buffer.write(out.encode())
