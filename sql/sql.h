@@ -260,6 +260,7 @@ const function_info *sql_functions(size_t *count);
 /* X(name, example of a value, help): the options of LLM(), written name => value after the fields. */
 /* clang-format off */
 #define SQL_LLM_OPTIONS(X)                                                                                                 \
+    X("after", "name", "goes on from the prompt and the answer of another call in the select list, or of LLM() in FROM")   \
     X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
     X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
     X("calibrate", "'auto'", "decide by each answer's probability divided by its prior: auto, off, batch or fresh")              \
@@ -390,7 +391,13 @@ typedef struct llm_call {
         example_answers; /* names of the answers: "answer", or columns named as a STRUCT's fields */
     int example_answer;  /* index of the call's own answer */
     value temperature;   /* NULL: SET temperature applies */
-    int calibrate;       /* CALIBRATE_…: the call's option, or else the setting */
+    /* The prompt goes on from this call's prompt and answer (option after, or a STRUCT IN ORDER);
+     * NULL: it begins anew. The fields are then first those of `after`, then its answer, which has
+     * the name that the statement gives it, then the call's own. */
+    const struct llm_call *after;
+    bool same_struct;     /* `after` is the field before it of a STRUCT IN ORDER */
+    bool goes_on;         /* it is the `after` of another call */
+    int calibrate;        /* CALIBRATE_…: the call's option, or else the setting */
     bool calibrate_given; /* the call has the option */
     bool reads_answers;   /* a field is computed from another call's answer */
     int on_error;         /* ON_ERROR_…: the call's clause, or else SET llm_on_error */
@@ -399,6 +406,10 @@ typedef struct llm_call {
     str *stop;            /* stop sequences of a TEXT answer */
     int pos, len;         /* span of the first occurrence; pos -1: it is in a view */
 } llm_call;
+
+/* Returns the call whose prompt the call's prompt begins with: the call itself, or the first one of
+ * those that it goes on from. */
+const llm_call *llm_call_root(const llm_call *call);
 
 /* Returns the literal, "true" or "false", that stands for a BOOLEAN in prompts and answers. */
 static inline str llm_boolean_literal(bool x) {
@@ -456,8 +467,9 @@ int llm_call_max_tokens(const settings *s, const llm_call *call);
 
 /* True if the prompts of two calls about a row can share a prefix that ends with the row: the calls
  * have the same model, field names and values, and either both have cues, the same instruction and
- * examples, so that only their cues differ; or neither has a cue or examples, so that the row can
- * come before the instruction. */
+ * examples, and go on from the same call, if from any, so that only their cues differ; or neither
+ * has a cue or examples, goes on from a call, or is gone on from, so that the row can come before the
+ * instruction. */
 bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,
                          expr *const *b_args);
 /* Parses a field_order setting such as 'a, r.b' into order[nfields], which is always a permutation:

@@ -193,6 +193,9 @@ static int order_of(counting *c, int at, err *e) {
     int status = 0;
     if (site->prompt->shares_row && site->leader != site)
         c->orders[at] = c->orders[site->leader - s->sites];
+    else if (site->after)
+        order_follow(&c->orders[site->after - s->sites], site->after->in, site->in, c->mem,
+                     &c->orders[at]);
     else if (llm_strategy_of(set) == c->how->strategy)
         c->orders[at] = *site->order;
     else

@@ -84,6 +84,17 @@ hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 
 /* ---- prompts (prompt.c) ---------------------------------------------------------------------- */
 
+/* A part of a prompt: `before`, the fields [first, end), `after`. The answer to a part that is not
+ * the last one is the field `end`; it has no name in the prompt. */
+typedef struct prompt_part {
+    const llm_call *call;
+    llm_span **before; /* [nbefore] of the first part: the prefix that all prompts share */
+    int nbefore;
+    int first, end;
+    llm_span **after; /* [nafter] */
+    int nafter;
+} prompt_part;
+
 /* The prompts of a call: the token spans that are the same in all of them, and a span for each
  * distinct value of each field. */
 typedef struct prompt {
@@ -92,18 +103,18 @@ typedef struct prompt {
     bool data_first; /* the data come before the instruction */
     /* the prompts of a group about a row (plan_call_site.group) have a prefix that ends with the row */
     bool shares_row;
-    str turn; /* text of the chat template before a cue; n = 0: none */
+    const llm_template *frame; /* the template of the whole prompt; `tmpl` has the cue in `after` */
+    /* [nparts] one for each call that the call goes on from, the earliest first, then its own */
+    prompt_part *parts;
+    int nparts;
     llm_engine *engine;
     int nfields;
-    llm_span **before; /* spans before the row's fields: the prefix that all prompts share */
-    int nbefore;
-    llm_span **after; /* spans after the row's fields */
-    int nafter;
+    int nsolved;        /* number of first fields whose order is solved: those of llm_call_root */
     llm_span **names;   /* [nfields] "review:" */
     llm_span ***values; /* [nfields][value id] " text\n"; of a late field: prompt_add_value() */
     uint32_t *nvalues;  /* [nfields] number of distinct values */
     bool borrows;       /* names and values belong to another prompt, which outlives this one */
-    size_t head_tokens; /* number of tokens in `before` */
+    size_t head_tokens; /* number of tokens before the fields of the first part */
     llm_guide *guide;   /* NULL: free text */
     arena *mem;
 } prompt;
@@ -130,14 +141,14 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
 void prompt_free(prompt *p); /* NULL is fine */
 /* Puts the data before the instruction. Called before prompt_finish_prefix. */
 void prompt_set_data_first(prompt *p);
-/* Adds the examples, with their fields in `order` (NULL: as the call lists them), and the blank
- * line before the row. Called once, before prompt_spans. */
+/* Adds the examples (of llm_call_root), with their fields in `order` (NULL: as the call lists them),
+ * and the blank line before the row. Called once, before prompt_spans. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order);
 /* Makes the span of a late field's value, whose text is in `in`, in `mem`. */
 void prompt_add_value(prompt *p, const llm_inputs *in, int field, uint32_t id, arena *mem);
-/* Writes the spans of an input's prompt, with its fields in `order`, to `out`, and returns their
- * number. `out` has room for prompt_max_spans() spans. */
+/* Writes the spans of an input's prompt to `out`, and returns their number. The fields of its first
+ * part are in `order`, others as written. `out` has room for prompt_max_spans() spans. */
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
                  llm_span **out);
 int prompt_max_spans(const prompt *p);
@@ -171,6 +182,10 @@ psm_strategy llm_strategy_of(const settings *s); /* the strategy that SET psm ch
  * best one. */
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e);
+/* Gives a call that goes on from `after`'s prompts their orders; of_row and rows are as in
+ * llm_inputs. */
+void order_follow(const input_order *after, const llm_inputs *after_in, const llm_inputs *in,
+                  arena *mem, input_order *out);
 /* As order_solve, but neither uses nor changes the recorded orders. `bound`: also computes an upper
  * bound on what any order could share. */
 int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in,

@@ -43,13 +43,14 @@ static const uint32_t *all_absent(const llm_inputs *in, arena *mem) {
     return ids;
 }
 
-/* Fills *out with the inputs in the solver's form, measured in tokens; late fields are absent. Its
- * arrays are allocated in `mem`. */
+/* Fills *out with the inputs in the solver's form, measured in tokens. Late fields, and those whose
+ * order is not solved, are absent. Its arrays are allocated in `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
     psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
-    const uint32_t *absent = any_late(in) ? all_absent(in, mem) : NULL;
+    bool all = !any_late(in) && p->nsolved == p->nfields;
+    const uint32_t *absent = all ? NULL : all_absent(in, mem);
     for (int f = 0; f < p->nfields; f++) {
-        if (in->fields[f].late) {
+        if (in->fields[f].late || f >= p->nsolved) {
             fields[f] = (psm_field){.name = p->call->field_names[f], .value = absent};
             continue;
         }
@@ -230,6 +231,8 @@ static int finish(const prompt *p, const llm_inputs *in, const psm_options *opti
         nlate += in->fields[f].late;
         written[f] = (uint8_t)f;
     }
+    if (p->nparts > 1)
+        nlate = 0; /* the fields of later parts are sent as written */
     if (!given && options->strategy == PSM_OFF)
         given = written;
     if (nlate > 0 && in->count > 0 && !given)
@@ -275,7 +278,7 @@ static int listed_order(const settings *s, const llm_call *call, arena *mem, con
 int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in,
                       psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e) {
     psm_options options = {.strategy = strategy,
-                           .one_order = p->call->examples != NULL,
+                           .one_order = llm_call_root(p->call)->examples != NULL,
                            .bound = bound,
                            .cancel = ctx->cancel};
     int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
@@ -317,6 +320,12 @@ void call_fact_key(const llm_call *call, const char *prefix, bool cue, hash128 f
     }
     if (cue && call->cue.n > 0)
         buf_printf(&b, "%c%c%.*s", 0, 0, (int)call->cue.n, call->cue.p);
+    for (const llm_call *c = call->after; c; c = c->after) {
+        buf_printf(&b, "%c%d", 0, call->same_struct);
+        buf_append_str(&b, c->cue);
+        buf_append_char(&b, 0);
+        buf_append_str(&b, c->instruction);
+    }
     hash128 h = hash_128(b.p, b.n);
     buf_free(&b);
     buf_printf(out, "%s/%016llx%016llx", prefix, (unsigned long long)h.high,
@@ -366,7 +375,10 @@ static void record_keep(exec_ctx *ctx, str key, str bytes) {
 static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *order,
                         psm_options *options, arena *mem, input_order *out, bool *usable, err *e) {
     input_order kept = {0};
-    options->given_order = order;
+    uint8_t all[PSM_MAX_FIELDS];
+    for (int f = 0; f < p->nfields; f++)
+        all[f] = f < p->nsolved ? order[f] : (uint8_t)f;
+    options->given_order = all;
     int status = solve(p, in, options, mem, &kept, e);
     *usable = status == 0 && (double)computed_units(&kept.psm) <=
                                  RECORD_TOLERANCE * (double)computed_units(&out->psm);
@@ -392,21 +404,22 @@ static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fres
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];
-    size_t n = (size_t)p->nfields;
+    size_t n = (size_t)p->nsolved;
     buf key = {0};
     str stored = {"", 0};
     bool found = false, usable = false;
     if (out->psm.used != PSM_FIXED || out->psm.ngroups == 0)
         return 0;
     order_of_dominant_fields(&out->psm, p->nfields, fresh);
-    call_fact_key(p->call, "field_order", false, llm_engine_info(p->engine)->fingerprint, &key);
+    call_fact_key(llm_call_root(p->call), "field_order", false,
+                  llm_engine_info(p->engine)->fingerprint, &key);
     int status = record_find(ctx, buf_str(&key), mem, &stored, &found, e);
     if (!found || stored.n % n != 0)
         stored.n = 0;
     for (size_t at = 0; at < stored.n && status == 0 && !usable; at += n) {
         const uint8_t *order = (const uint8_t *)stored.p + at;
         usable = memcmp(order, fresh, n) == 0;
-        if (!usable && is_permutation(order, p->nfields))
+        if (!usable && is_permutation(order, p->nsolved))
             status = try_recorded(p, in, order, options, mem, out, &usable, e);
     }
     if (status == 0 && !usable)
@@ -417,8 +430,9 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
 
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e) {
-    psm_options options = {
-        .strategy = strategy, .one_order = p->call->examples != NULL, .cancel = ctx->cancel};
+    psm_options options = {.strategy = strategy,
+                           .one_order = llm_call_root(p->call)->examples != NULL,
+                           .cancel = ctx->cancel};
     *out = (input_order){0};
     bool keep = str_equal_nocase(str_from(ctx->settings->field_order), STR("keep"));
     if (p->nfields > PSM_MAX_FIELDS)
@@ -429,8 +443,61 @@ int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strate
     if (status == 0)
         status = solve(p, in, &options, mem, out, e);
     const uint8_t *listed = options.given_order;
-    if (status == 0 && keep && strategy != PSM_OFF && p->nfields > 1)
+    if (status == 0 && keep && strategy != PSM_OFF && p->nsolved > 1)
         status = apply_record(ctx, p, in, &options, mem, out, e);
     options.given_order = listed;
     return status ? status : finish(p, in, &options, mem, out, e);
+}
+
+/* ---- calls that go on from other calls ------------------------------------------------------- */
+
+typedef struct followed {
+    uint32_t rank, input;
+} followed;
+
+static int by_followed(const void *a, const void *b) {
+    const followed *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->input < y->input ? -1 : x->input > y->input;
+}
+
+/* Sets of[input] to an input of `after_in` in the same row; NO_INPUT: the rows of the input have
+ * none, and will have no answer. */
+static uint32_t *inputs_followed(const llm_inputs *after_in, const llm_inputs *in, arena *mem) {
+    uint32_t *of = ARENA_ARRAY(mem, uint32_t, in->count + 1);
+    for (uint32_t i = 0; i < in->count; i++)
+        of[i] = NO_INPUT;
+    for (int64_t r = 0; r < in->rows; r++)
+        if (in->of_row[r] != NO_INPUT)
+            of[in->of_row[r]] = after_in->of_row[r];
+    return of;
+}
+
+void order_follow(const input_order *after, const llm_inputs *after_in, const llm_inputs *in,
+                  arena *mem, input_order *out) {
+    arena *scratch = arena_new();
+    const uint32_t *of = inputs_followed(after_in, in, scratch);
+    uint32_t *rank = ARENA_ARRAY(scratch, uint32_t, after_in->count + 1);
+    followed *list = ARENA_ARRAY(scratch, followed, in->count + 1);
+    size_t n = (size_t)in->nfields, before = (size_t)after_in->nfields;
+    for (uint32_t k = 0; k < after_in->count; k++)
+        rank[after->psm.row_order[k]] = k;
+    *out = *after;
+    out->psm.bound = NAN;
+    out->psm.field_order = ARENA_ARRAY(mem, uint8_t, n * in->count + 1);
+    out->psm.row_order = ARENA_ARRAY(mem, uint32_t, in->count + 1);
+    for (uint32_t i = 0; i < in->count; i++) {
+        uint8_t *order = out->psm.field_order + n * i;
+        bool follows = of[i] != NO_INPUT;
+        for (size_t f = 0; f < n; f++)
+            order[f] = (uint8_t)f;
+        if (follows && before > 0)
+            memcpy(order, after->psm.field_order + before * of[i], before);
+        list[i] = (followed){follows ? rank[of[i]] : after_in->count, i};
+    }
+    qsort(list, in->count, sizeof *list, by_followed);
+    for (uint32_t k = 0; k < in->count; k++)
+        out->psm.row_order[k] = list[k].input;
+    arena_free(scratch);
 }

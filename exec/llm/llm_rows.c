@@ -72,10 +72,13 @@ bool llm_may_chunk(const op *o) {
 }
 
 int llm_shared_prefix_site(const llm_state *s) {
-    for (int i = 0; i < s->nsites; i++)
+    for (int i = 0; i < s->nsites; i++) {
+        if (s->sites[i].after)
+            return (int)(s->sites[i].after->leader - s->sites);
         for (int k = 0; k < i && s->sites[i].prompt->shares_row; k++)
             if (s->sites[k].leader == s->sites[i].leader && s->sites[k].stage != s->sites[i].stage)
                 return (int)(s->sites[i].leader - s->sites);
+    }
     return -1;
 }
 

@@ -106,13 +106,19 @@ static bool is_first_of_engine(const llm_state *s, int at) {
     return true;
 }
 
-/* Whether calls of stages that are not `done` ask about the same data. */
+/* Whether calls of stages that are not `done`, or of a pipeline above, ask about the same data or go
+ * on from this call. */
 static bool kv_is_reused_later(const llm_state *s, const site_run *site, uint32_t done) {
-    for (int i = 0; i < s->nsites && site->prompt->shares_row; i++)
-        if (s->sites[i].leader == site->leader && s->sites[i].stage != site->stage &&
-            !(done >> s->sites[i].stage & 1))
+    bool followed = false;
+    for (int i = 0; i < s->nsites; i++) {
+        const site_run *later = &s->sites[i];
+        bool shares = site->prompt->shares_row && later->leader == site->leader;
+        followed = followed || later->after == site;
+        if ((shares || later->after == site) && later->stage != site->stage &&
+            !(done >> later->stage & 1))
             return true;
-    return false;
+    }
+    return site->plan->call->goes_on && !followed;
 }
 
 /* ---- one input ------------------------------------------------------------------------------- */

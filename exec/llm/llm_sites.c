@@ -40,19 +40,36 @@ static arena *mem_of(op *o) {
     return ((llm_state *)o->state)->mem;
 }
 
+/* Finds the order of a call's fields and inputs. A call that goes on from another call of the
+ * pipeline gets it later, from that one's. */
 static int solve_order(op *o, site_run *site, err *e) {
     double started = clock_seconds();
+    if (site->after)
+        return 0;
     int status = order_solve(o->ctx, site->prompt, site->in, llm_strategy_of(o->ctx->settings),
                              mem_of(o), site->order, e);
     o->ctx->counts.summary.solve_seconds += clock_seconds() - started;
     return status;
 }
 
+/* Returns the call site, of an earlier stage, that makes the answer that this one goes on from; NULL:
+ * none in this pipeline. */
+static site_run *find_after(llm_state *s, const site_run *site) {
+    const llm_call *after = site->plan->call->after;
+    if (!after)
+        return NULL;
+    const expr *answer = site->plan->args[after->nfields];
+    for (int i = 0; i < s->nsites && answer->kind == EXPR_COLUMN; i++)
+        if (s->sites[i].plan->call == after && s->sites[i].plan->out_slot == answer->column.slot)
+            return &s->sites[i];
+    return NULL;
+}
+
 /* Adds the examples of a call. They list their fields in the order of the rows' prompts, so they
  * are added once that order is known. */
 static void place_examples(op *o, site_run *site) {
     const llm_runtime *r = o->ctx->llm;
-    int at = site->plan->call->number - 1;
+    int at = llm_call_root(site->plan->call)->number - 1;
     uint8_t order[PSM_MAX_FIELDS];
     bool ordered = site->order->psm.ngroups > 0;
     if (ordered)
@@ -179,14 +196,20 @@ int llm_sites_prepare(op *o, err *e) {
             if (s->sites[k].plan->group == s->sites[i].plan->group)
                 s->sites[i].leader = s->sites[k].leader;
     }
+    for (int i = 0; i < s->nsites; i++)
+        s->sites[i].after = find_after(s, &s->sites[i]);
     for (int i = 0; i < s->nsites && status == 0; i++) {
         double started = clock_seconds();
         status = prepare_site(o, &s->sites[i], e);
         s->stages[s->sites[i].stage].ms += 1e3 * (clock_seconds() - started);
     }
-    for (int i = 0; i < s->nsites && status == 0; i++)
-        if (s->sites[i].leader == &s->sites[i])
-            status = lay_out_group(o, &s->sites[i], e);
+    for (int i = 0; i < s->nsites && status == 0; i++) {
+        site_run *site = &s->sites[i];
+        if (site->after)
+            order_follow(site->after->order, site->after->in, site->in, s->mem, site->order);
+        if (site->leader == site)
+            status = lay_out_group(o, site, e);
+    }
     for (int i = 0; i < s->nsites && status == 0; i++) {
         place_examples(o, &s->sites[i]);
         order_rank(s->sites[i].order, s->sites[i].in->count, s->mem);

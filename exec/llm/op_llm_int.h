@@ -65,6 +65,8 @@ typedef struct site_run {
     const plan_call_site *plan;
     /* the first call site with the same plan_call_site.group; maybe this one */
     struct site_run *leader;
+    /* the call site whose prompts and answers this one goes on from; NULL: none in this pipeline */
+    struct site_run *after;
     int stage; /* index in llm_state.stages */
     llm_engine *engine;
     llm_inputs *in; /* the leader's inputs */
@@ -249,9 +251,9 @@ int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order,
 /* Whether rows may go through the stages in chunks: not if every change of engine between two
  * stages would close a session and lose its KV. */
 bool llm_may_chunk(const op *o);
-/* Returns the leader of a group whose prompts share the row and whose calls are in several
- * stages; -1: none. Rows go through these stages in chunks, in the leader's order, so that the
- * later stages still find the data's KV. */
+/* Returns the leader of a group whose prompts share the row and whose calls are in several stages, or
+ * a call site that another one goes on from; -1: none. Rows go through these stages in chunks, in its
+ * order, so that the later stages still find the KV. */
 int llm_shared_prefix_site(const llm_state *s);
 /* Sets *rows to the number of rows that a chunk may have so that the KV of their data stays in
  * memory until later stages have asked about the data. `at`: the result of

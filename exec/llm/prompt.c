@@ -6,6 +6,9 @@
  *     \nreview: …\nanswer: yes\n             review: …\n
  *     \nreview: …\nsynopsis: …\nanswer:      \nIs the review positive?\nanswer:
  *
+ * A call that goes on from another one's answer has that one's prompt, then " yes\n", then "\n",
+ * its own instruction, its own fields, "answer:"; in a chat a second turn.
+ *
  *   field mood of a STRUCT
  *     Read the review\n
  *     \nreview: …\nmood: positive\nstars: 4\n
@@ -95,67 +98,118 @@ static llm_format wanted_format(const settings *s, const llm_call *call) {
     return s->prompt_format == FORMAT_AUTO && writes ? LLM_FORMAT_CHAT : formats[s->prompt_format];
 }
 
+/* Returns the line before a call's answer. */
+static str line_before_answer(const prompt *p, const llm_call *call) {
+    buf cue = {0};
+    if (call->cue.n == 0)
+        return p->frame->after;
+    append_cell(&cue, call->cue);
+    buf_append_char(&cue, ':');
+    str line = str_copy(p->mem, buf_str(&cue));
+    buf_free(&cue);
+    return line;
+}
+
 /* Sets the template. That of a STRUCT's field ends with the cue; the answer ends with its line, also
  * in a chat: the model would go on with the next field. */
 static void choose_template(prompt *p, const exec_ctx *ctx) {
     const llm_call *call = p->call;
-    p->tmpl = llm_engine_template(p->engine, wanted_format(ctx->settings, call));
-    p->shares_row = p->data_first || call->cue.n > 0;
+    p->frame = p->tmpl =
+        llm_engine_template(p->engine, wanted_format(ctx->settings, llm_call_root(call)));
+    p->shares_row = (p->data_first && !call->after) || call->cue.n > 0;
     if (call->cue.n == 0)
         return;
-    buf cue = {0};
-    append_cell(&cue, call->cue);
-    buf_append_char(&cue, ':');
     llm_template *own = ARENA_NEW(ctx->llm->mem, llm_template);
-    *own = (llm_template){.name = p->tmpl->name,
-                          .before = p->tmpl->before,
-                          .after = str_copy(ctx->llm->mem, buf_str(&cue)),
+    *own = (llm_template){.name = p->frame->name,
+                          .before = p->frame->before,
+                          .after = str_copy(ctx->llm->mem, line_before_answer(p, call)),
                           .answer_lead = STR(" ")};
-    p->turn = p->tmpl->chat ? p->tmpl->after : STR("");
     p->tmpl = own;
-    buf_free(&cue);
 }
 
-/* Maximum length of prompt.before (template, instruction, examples, blank line) and of
- * prompt.after. */
-enum { HEAD_SPANS = 4 };
+/* Maximum length of prompt_part.before (template, instruction, examples, blank line) and of
+ * prompt_part.after. */
+enum { PART_SPANS = 4 };
 
-static void add_before(prompt *p, llm_span *span) {
-    p->before[p->nbefore++] = span;
+static void add_before(prompt_part *part, llm_span *span) {
+    part->before[part->nbefore++] = span;
 }
 
-static void build_head(prompt *p) {
-    p->before = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
-    p->after = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
-    add_before(p, llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->before));
-    str instruction = p->call->instruction;
-    if (!p->data_first)
-        add_before(
-            p, span_printf(p->engine, LLM_SPAN_INSTRUCTION, "", instruction, "\n", false, NULL));
-    else
-        p->after[p->nafter++] =
-            span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false, NULL);
-    bool cue = p->call->cue.n > 0;
-    if (cue && p->turn.n > 0)
-        p->after[p->nafter++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->turn);
-    p->after[p->nafter++] =
-        llm_span_new(p->engine, cue ? LLM_SPAN_INSTRUCTION : LLM_SPAN_TEMPLATE, p->tmpl->after);
+static void add_after(prompt_part *part, llm_span *span) {
+    part->after[part->nafter++] = span;
 }
 
-static void release_head(prompt *p) {
-    for (int i = 0; i < p->nbefore; i++)
-        llm_span_release(p->before[i]);
-    for (int i = 0; i < p->nafter; i++)
-        llm_span_release(p->after[i]);
-    p->nbefore = p->nafter = 0;
+static llm_span *template_span(const prompt *p, str text) {
+    return llm_span_new(p->engine, LLM_SPAN_TEMPLATE, text);
+}
+
+static llm_span *instruction_span(const prompt *p, const char *before, str text) {
+    return span_printf(p->engine, LLM_SPAN_INSTRUCTION, before, text, "\n", false, NULL);
+}
+
+/* Makes the spans around a part's fields. */
+static void build_part(prompt *p, prompt_part *part) {
+    const llm_call *call = part->call;
+    bool goes_on = part > p->parts, data_first = p->data_first && !goes_on;
+    part->nbefore = part->nafter = 0;
+    if (!call->same_struct) {
+        add_before(part, template_span(p, goes_on ? p->frame->turn : p->frame->before));
+        if (!data_first)
+            add_before(part, instruction_span(p, "", call->instruction));
+        else
+            add_after(part, instruction_span(p, "\n", call->instruction));
+        if (goes_on && part->end > part->first)
+            add_before(part, instruction_span(p, "", STR("")));
+        if (call->cue.n > 0 && p->frame->chat)
+            add_after(part, template_span(p, p->frame->after));
+    }
+    add_after(part, call->cue.n == 0 ? template_span(p, p->frame->after)
+                                     : llm_span_new(p->engine, LLM_SPAN_INSTRUCTION,
+                                                    line_before_answer(p, call)));
+}
+
+static void build_parts(prompt *p) {
+    const llm_call *call = p->call;
+    for (p->nparts = 1; call->after; call = call->after)
+        p->nparts++;
+    p->parts = ARENA_ARRAY(p->mem, prompt_part, p->nparts);
+    call = p->call;
+    for (int i = p->nparts; i-- > 0; call = call->after) {
+        p->parts[i] = (prompt_part){.call = call,
+                                    .first = call->after ? call->after->nfields + 1 : 0,
+                                    .end = call->nfields,
+                                    .before = ARENA_ARRAY(p->mem, llm_span *, PART_SPANS),
+                                    .after = ARENA_ARRAY(p->mem, llm_span *, PART_SPANS)};
+        build_part(p, &p->parts[i]);
+    }
+}
+
+static void release_part(const prompt_part *part) {
+    for (int i = 0; i < part->nbefore; i++)
+        llm_span_release(part->before[i]);
+    for (int i = 0; i < part->nafter; i++)
+        llm_span_release(part->after[i]);
 }
 
 void prompt_set_data_first(prompt *p) {
     if (p->data_first)
         return;
-    release_head(p);
+    release_part(&p->parts[0]);
     p->data_first = p->shares_row = true;
-    build_head(p);
+    build_part(p, &p->parts[0]);
+}
+
+/* Makes the span of a field's value. The answer to an earlier part ends with the line, but in a chat
+ * with the turn. */
+static llm_span *value_span(const prompt *p, int field, str text, arena *mem) {
+    for (int i = 0; i + 1 < p->nparts; i++) {
+        bool lines = !p->frame->chat || p->parts[i + 1].call->same_struct;
+        const char *lead = p->parts[i].call->cue.n > 0 ? " " : p->frame->said_lead.p;
+        if (p->parts[i].end == field)
+            return span_printf(p->engine, LLM_SPAN_INSTRUCTION, lead, text, lines ? "\n" : "", true,
+                               mem);
+    }
+    return span_printf(p->engine, LLM_SPAN_VALUE, " ", text, "\n", true, mem);
 }
 
 static int values_go_on(const exec_ctx *ctx, err *e) {
@@ -186,8 +240,7 @@ static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, er
         p->values[f] = ARENA_ARRAY(p->mem, llm_span *, v->count + 1);
         p->nvalues[f] = v->count;
         for (uint32_t i = 0; i < v->count && status == 0 && !v->late; i++) {
-            p->values[f][i] =
-                span_printf(p->engine, LLM_SPAN_VALUE, " ", v->text[i], "\n", true, ctx->llm->kept);
+            p->values[f][i] = value_span(p, f, v->text[i], ctx->llm->kept);
             if (i % BATCH_ROWS == 0 || i + 1 == v->count)
                 status = values_go_on(ctx, e);
         }
@@ -196,8 +249,7 @@ static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, er
 }
 
 void prompt_add_value(prompt *p, const llm_inputs *in, int field, uint32_t id, arena *mem) {
-    p->values[field][id] =
-        span_printf(p->engine, LLM_SPAN_VALUE, " ", in->fields[field].text[id], "\n", true, mem);
+    p->values[field][id] = value_span(p, field, in->fields[field].text[id], mem);
 }
 
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e) {
@@ -207,12 +259,13 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     p->call = spec->call;
     p->engine = spec->engine;
     p->nfields = spec->call->nfields;
-    p->data_first = spec->data_first && spec->call->cue.n == 0;
+    p->nsolved = llm_call_root(spec->call)->nfields;
+    p->data_first = spec->data_first && llm_call_root(spec->call)->cue.n == 0;
     choose_template(p, spec->ctx);
     int status = make_guide(p, e);
     if (status)
         return status;
-    build_head(p);
+    build_parts(p);
     if (!spec->like)
         return build_values(p, in, spec->ctx, e);
     take_values(p, spec->like);
@@ -224,44 +277,46 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order) {
     buf b = {0};
+    const llm_call *call = p->parts[0].call;
     for (int i = 0; i < count; i++) {
         if (!p->data_first || i > 0)
             buf_append_char(&b, '\n');
         for (int k = 0; k < p->nfields; k++) {
             int f = order ? order[k] : k;
-            if (!examples[i].fields[f].p)
+            if (f >= call->nfields || !examples[i].fields[f].p)
                 continue;
-            append_cell(&b, p->call->field_names[f]);
+            append_cell(&b, call->field_names[f]);
             buf_append_c(&b, ": ");
             append_cell(&b, examples[i].fields[f]);
             buf_append_char(&b, '\n');
         }
         if (p->data_first) {
             buf_append_char(&b, '\n');
-            buf_append_str(&b, p->call->instruction);
+            buf_append_str(&b, call->instruction);
             buf_append_char(&b, '\n');
         }
-        for (int k = 0; k < p->call->nexample_answers; k++) {
+        for (int k = 0; k < call->nexample_answers; k++) {
             if (!examples[i].answers[k].p)
                 continue;
-            append_cell(&b, p->call->example_answers[k]);
+            append_cell(&b, call->example_answers[k]);
             buf_append_c(&b, ": ");
             append_cell(&b, examples[i].answers[k]);
             buf_append_char(&b, '\n');
         }
     }
     if (b.n)
-        add_before(p, llm_span_new(p->engine, LLM_SPAN_EXAMPLE, buf_str(&b)));
-    if (p->nfields > 0 && (!p->data_first || b.n))
-        add_before(p, llm_span_new(p->engine, LLM_SPAN_INSTRUCTION, STR("\n")));
+        add_before(&p->parts[0], llm_span_new(p->engine, LLM_SPAN_EXAMPLE, buf_str(&b)));
+    if (call->nfields > 0 && (!p->data_first || b.n))
+        add_before(&p->parts[0], instruction_span(p, "", STR("")));
     buf_free(&b);
-    p->head_tokens = spans_tokens(p->before, p->nbefore);
+    p->head_tokens = spans_tokens(p->parts[0].before, p->parts[0].nbefore);
 }
 
 void prompt_free(prompt *p) {
     if (!p)
         return;
-    release_head(p);
+    for (int i = 0; i < p->nparts; i++)
+        release_part(&p->parts[i]);
     for (int f = 0; p->names && !p->borrows && f < p->nfields; f++)
         llm_span_release(p->names[f]);
     llm_guide_release(p->guide);
@@ -270,7 +325,7 @@ void prompt_free(prompt *p) {
 }
 
 int prompt_max_spans(const prompt *p) {
-    return 2 * HEAD_SPANS + 2 * p->nfields;
+    return 2 * PART_SPANS * p->nparts + 2 * p->nfields;
 }
 
 int prompt_named_field(const prompt *p, const llm_span *span) {
@@ -280,19 +335,28 @@ int prompt_named_field(const prompt *p, const llm_span *span) {
     return -1;
 }
 
+static int copy_spans(llm_span *const *from, int count, llm_span **out) {
+    if (count > 0)
+        memcpy(out, from, sizeof *out * (size_t)count);
+    return count;
+}
+
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
                  llm_span **out) {
     int n = 0;
-    for (int i = 0; i < p->nbefore; i++)
-        out[n++] = p->before[i];
-    for (int k = 0; k < p->nfields; k++) {
-        int f = order[k];
-        if (input_lacks(in, f, input))
-            continue;
-        out[n++] = p->names[f];
-        out[n++] = p->values[f][in->value[f][input]];
+    for (int i = 0; i < p->nparts; i++) {
+        const prompt_part *part = &p->parts[i];
+        n += copy_spans(part->before, part->nbefore, out + n);
+        for (int k = 0; k < p->nfields; k++) {
+            int f = i == 0 ? order[k] : k;
+            if (f < part->first || f >= part->end || input_lacks(in, f, input))
+                continue;
+            out[n++] = p->names[f];
+            out[n++] = p->values[f][in->value[f][input]];
+        }
+        n += copy_spans(part->after, part->nafter, out + n);
+        if (i + 1 < p->nparts) /* without this answer, the row has no input */
+            out[n++] = p->values[part->end][in->value[part->end][input]];
     }
-    for (int i = 0; i < p->nafter; i++)
-        out[n++] = p->after[i];
     return n;
 }

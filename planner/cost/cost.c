@@ -208,6 +208,29 @@ double estimate_instruction_tokens(const estimator *s, const llm_call *call) {
     return text_tokens(s, call->instruction) + 3;
 }
 
+/* Estimates the tokens of the line before the answer. */
+static double tail_tokens(const estimator *s, const llm_call *call) {
+    return call->cue.n > 0 ? text_tokens(s, call->cue) + 1 : 2;
+}
+
+/* Estimates the tokens of a call's prompts and how many of them are computed, if the call goes on
+ * from the prompts of another, whose KV is there. */
+static void chained_tokens(const estimator *s, const llm_call *call, const field_estimate *f,
+                           double distinct, double *prompt, double *computed) {
+    *prompt = *computed = 0;
+    for (int i = 0; i < call->nfields; i++) {
+        *prompt += f[i].tokens;
+        *computed += i >= call->after->nfields ? f[i].tokens : 0;
+    }
+    for (const llm_call *c = call; c; c = c->after) {
+        double own = tail_tokens(s, c) + (c->same_struct ? 0 : estimate_instruction_tokens(s, c));
+        *prompt += own;
+        *computed += c == call ? own : 0;
+    }
+    *prompt *= distinct;
+    *computed *= distinct;
+}
+
 order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *input,
                                site_layout layout, plan_estimate *out, uint8_t *order) {
     const llm_call *call = site->call;
@@ -218,7 +241,7 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
     double question = estimate_instruction_tokens(s, call), examples = 0;
-    double tail = call->cue.n > 0 ? text_tokens(s, call->cue) + 1 : 2;
+    double tail = tail_tokens(s, call);
     if (call->examples)
         examples = estimate_rel(s, call->examples)->rows * (body + 4 * call->nexample_answers);
     double prompt = distinct * (question + examples + body + tail);
@@ -229,6 +252,8 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
             (layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) : distinct) * question;
     if (layout == LAID_INSTRUCTION_FIRST || layout == LAID_DATA_FIRST)
         computed += tree_tokens(call, f, joint, order, distinct);
+    if (call->after)
+        chained_tokens(s, call, f, distinct, &prompt, &computed);
     if (!s->env->settings->kv_cache)
         computed = prompt;
     double output = expected_output(s, call) * distinct;

@@ -347,22 +347,33 @@ static void describe_reads(facts f, const plan_call_site *u) {
         }
 }
 
+/* Writes the fields in parentheses; of a call that goes on from another, its own. */
+static void describe_fields(facts f, const plan_call_site *u, bool as_written) {
+    const llm_call *call = u->call;
+    int first = call->after ? call->after->nfields + 1 : 0, n = call->nfields - first;
+    str *fields = mem_alloc(sizeof *fields * ((size_t)call->nfields + 1));
+    as_written = as_written || call->after;
+    for (int k = 0; k < n; k++)
+        fields[k] = call->field_names[as_written ? first + k : u->field_order[k]];
+    if (call->after)
+        fact_number(f, "after #", "after", call->after->number);
+    fact_strs(f, call->after && n > 0 ? "; " : "", "fields", fields, n);
+    fact_name(f, call->nfields > 1 && !as_written ? "; " : NULL, "field_order",
+              order_origin_name(u->order_origin));
+    fact_name(f, NULL, "layout", u->data_first ? "data first" : "instruction first");
+    fact_words(f, u->data_first && !as_written ? ", before the instruction)" : ")");
+    free(fields);
+}
+
 void describe_call(facts f, const plan_call_site *u, bool as_written) {
     const llm_call *call = u->call;
-    str *fields = mem_alloc(sizeof *fields * ((size_t)call->nfields + 1));
-    for (int k = 0; k < call->nfields; k++)
-        fields[k] = call->field_names[as_written ? k : u->field_order[k]];
     fact_number(f, "#", "call", call->number);
     if (call->field.n)
         fact_str(f, " ", "field", call->field);
     if (call->written_as.n)
         fact_str(f, " ", "written_as", call->written_as);
     describe_instruction(f, call->instruction);
-    fact_strs(f, "", "fields", fields, call->nfields);
-    fact_name(f, call->nfields > 1 && !as_written ? "; " : NULL, "field_order",
-              order_origin_name(u->order_origin));
-    fact_name(f, NULL, "layout", u->data_first ? "data first" : "instruction first");
-    fact_words(f, u->data_first && !as_written ? ", before the instruction)" : ")");
+    describe_fields(f, u, as_written);
     fact_exprs(f, NULL, "arguments", u->args, call->nfields);
     describe_reads(f, u);
     describe_type(f, call);
@@ -386,7 +397,6 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
     fact_bool(f, NULL, "examples", call->examples != NULL);
     fact_bool(f, NULL, "prob", u->nprobs > 0);
     fact_expr(f, " only where ", "guard", u->guard);
-    free(fields);
 }
 
 static void describe_rows(facts f, const char *before, const char *key, int64_t rows) {

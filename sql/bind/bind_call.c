@@ -396,8 +396,7 @@ expr *unknown_function(binder *b, const node *n) {
     return NULL;
 }
 
-/* Returns the LLM call of the select list whose alias is n, or NULL. */
-static const node *named_call(const binder *b, const node *n) {
+const node *named_call(const binder *b, const node *n) {
     for (int i = 0; n->kind == NODE_COLUMN && !n->qualifier.name.n && i < b->at.nshown; i++) {
         const output *o = &b->at.shown[i];
         if (o->value && o->value->kind == NODE_LLM && str_equal_nocase(o->name, n->name.name))
@@ -406,8 +405,7 @@ static const node *named_call(const binder *b, const node *n) {
     return NULL;
 }
 
-/* Returns the step that answers the column n, if LLM() in FROM made it; else NULL. */
-static step *asked_column(binder *b, const node *n) {
+step *asked_column(binder *b, const node *n) {
     const scope_column *c = n->kind == NODE_COLUMN ? scope_named(b, n) : NULL;
     step *s = c ? id_of(b, c->id)->asked : NULL;
     return s && s->site.out_id == c->id ? s : NULL;

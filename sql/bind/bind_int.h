@@ -224,12 +224,13 @@ typedef struct binder {
     cte_binding *recursion; /* the RECURSIVE CTE whose query is bound next */
     id_info *ids;           /* indexed by column id */
     int ids_cap;
-    list calls;   /* of call_info* */
-    list structs; /* of bound_struct* */
-    list *uses;   /* of call_uses*: shared by all passes */
-    bool learned; /* this pass added to `uses` */
-    int ncalls;   /* the largest llm_call.number so far */
-    int search;   /* number of the current search through steps or columns */
+    list calls;                     /* of call_info* */
+    list structs;                   /* of bound_struct* */
+    const struct call_chain *chain; /* chain.c */
+    list *uses;                     /* of call_uses*: shared by all passes */
+    bool learned;                   /* this pass added to `uses` */
+    int ncalls;                     /* the largest llm_call.number so far */
+    int search;                     /* number of the current search through steps or columns */
     /* `copies`: how often the bound tree contains the expression being bound. `excess`: number of
      * nodes that all copies after the first add. */
     int64_t copies, excess;
@@ -419,8 +420,30 @@ bool struct_field_lists(const llm_type *t); /* it lists answers: ENUM, BOOLEAN, 
 /* The type that RETURNS gives to the call, or to the column of a STRUCT that n is. */
 const llm_type *llm_given_type(const node *n);
 
+/* ---- chains of calls: chain.c ---------------------------------------------------------------- */
+
+/* The calls that are being bound, the innermost first. */
+typedef struct call_chain {
+    const node *node;
+    const struct call_chain *outer;
+} call_chain;
+
+/* The call whose prompt and answer another call goes on from. */
+typedef struct chained {
+    const llm_site *site; /* its site; NULL: the call begins anew */
+    expr *answer;         /* the column of its answer */
+    str name;             /* what the statement calls the answer */
+} chained;
+
+/* Finds the call that n goes on from, by its option after or in a STRUCT IN ORDER, and binds it. */
+int bind_after(binder *b, const node *n, chained *out);
+
 /* ---- LLM calls: bind_llm.c, llm_type.c ------------------------------------------------------- */
 
+/* Returns the LLM call of the select list whose alias is n, or NULL. */
+const node *named_call(const binder *b, const node *n);
+/* Returns the step that answers the column n, if LLM() in FROM made it; else NULL. */
+step *asked_column(binder *b, const node *n);
 /* Binds a constant without LLM calls and subqueries; `what` names it in errors. Returns NULL with
  * an error. */
 expr *bind_constant(binder *b, const node *n, const char *what);

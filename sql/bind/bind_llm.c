@@ -465,6 +465,8 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
         return option_stop(b, o, call);
     if (str_equal_nocase(o->name.name, STR("model")))
         return option_model(b, o, call);
+    if (str_equal_nocase(o->name.name, STR("after"))) /* bind_after */
+        return 0;
     if (str_equal_nocase(o->name.name, STR("examples"))) {
         *examples = o->value;
         return 0;
@@ -665,6 +667,8 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     if (examples)
         key_examples(b, &k, examples);
     const llm_type *t = llm_given_type(n);
+    if (call->after)
+        buf_printf(&k, "|after %d", call->same_struct);
     if (n->field)
         buf_printf(&k, "|cue %zu:%.*s", call->cue.n, (int)call->cue.n, call->cue.p);
     if (t->given) {
@@ -688,19 +692,42 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     return key;
 }
 
-/* Binds the fields (inputs) of a call; those of a STRUCT once for all its columns. */
-static int bind_inputs(binder *b, const node *n, const value *prompt, fields **out) {
-    int status = 0;
-    fields *f = *out = bound_inputs(b, n);
+/* Adds the fields that a call has because it goes on from another one: that one's fields, and its
+ * answer. */
+static void add_chain(binder *b, fields *f, const chained *from, const node *n) {
+    const llm_call *after = from->site->call;
+    for (int i = 0; i < after->nfields; i++)
+        add_field(b, f, from->site->args[i], after->field_names[i], (str){NULL, 0}, n);
+    add_field(b, f, from->answer, from->name, (str){NULL, 0}, n);
+}
+
+/* Binds the fields (inputs) of a call. Those of a STRUCT are bound once for all its columns, unless
+ * these go on from each other. */
+static int bind_inputs(binder *b, const node *n, llm_call *call, fields **out) {
+    chained from;
+    fields *f = *out = n->previous ? NULL : bound_inputs(b, n);
+    int status = bind_after(b, n, &from);
+    if (status)
+        return status;
+    if (from.site) {
+        call->after = from.site->call;
+        call->same_struct = n->previous != NULL;
+        call->model = call->after->model;
+        ((llm_call *)(uintptr_t)call->after)->goes_on = true;
+    }
     if (f)
         return check_input_names(b, n, f);
     f = *out = ARENA_NEW(b->mem, fields);
-    for (int i = 1; i < n->nargs && !status; i++)
+    if (from.site)
+        add_chain(b, f, &from, n);
+    for (int i = 1; i < n->nargs && !status && !n->previous; i++)
         status = bind_field(b, f, n->args[i], n->names[i]);
     if (!status)
         status = qualify_equal_names(b, f);
-    if (!status && b->env->settings->llm_prune && prompt->type == TYPE_TEXT)
-        prune_stars(b, prompt->s, f);
+    if (!status && b->env->settings->llm_prune && call->prompt.type == TYPE_TEXT)
+        prune_stars(b, call->prompt.s, f);
+    if (n->previous)
+        return status ? status : check_input_names(b, n, f);
     if (status || !n->field)
         return status;
     if (any_volatile(f)) {
@@ -727,7 +754,7 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields **f, cons
     if (n->on_error.otherwise)
         call->otherwise = n->on_error.otherwise->literal;
     if (!status)
-        status = bind_inputs(b, n, &call->prompt, f);
+        status = bind_inputs(b, n, call, f);
     for (int i = 0; i < n->options.n && !status; i++)
         status = bind_option(b, n->options.items[i], call, examples);
     if (n->field && !struct_field_lists(&n->field->type) && struct_has(n, struct_field_lists))
@@ -757,6 +784,8 @@ static int complete_call(binder *b, const node *n, llm_call *call, fields *f, co
     call->pos = b->view_depth ? -1 : n->pos;
     call->len = b->view_depth ? 0 : n->len;
     int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);
+    if (call->after) /* no answer, nothing to go on from */
+        call->field_required[call->after->nfields] = true;
     if (!status)
         status = llm_set_type(b, n, call, uses);
     if (!status && call->otherwise.type != TYPE_NULL)

@@ -2,7 +2,8 @@
  * struct.c - the columns of LLM(…) RETURNS STRUCT(…): a call for each, all of one prompt, inputs and
  * options, that differ in the line before the answer (the cue) and in the type.
  *
- * Invariant: what is asked for a column does not depend on the other columns.
+ * Invariant: what is asked for a column does not depend on the other columns, except that IN ORDER a
+ * column goes on from the prompt and answer of the one before it (chain.c).
  */
 #include <string.h>
 
@@ -58,6 +59,7 @@ int struct_columns(binder *b, const node *n, const node **out) {
         made->field = f;
         made->pos = f->pos;
         made->len = f->len;
+        made->previous = n->returns.in_order && i > 0 ? out[i - 1] : NULL;
         out[i] = made;
     }
     return 0;

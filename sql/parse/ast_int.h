@@ -72,6 +72,7 @@ typedef struct llm_type {
     bool between;     /* BETWEEN is written */
     node *low, *high; /* BETWEEN low AND high */
     list fields;      /* of struct_field*: STRUCT(…) */
+    bool in_order;    /* STRUCT(…) IN ORDER */
     int pos, len;
 } llm_type;
 
@@ -112,6 +113,8 @@ struct node {
     llm_on_error on_error;
     llm_type returns;
     const struct_field *field; /* NODE_LLM: the field of its STRUCT that is asked; NULL: all */
+    /* NODE_LLM: the field before it in a STRUCT IN ORDER, whose prompt it goes on from; or NULL */
+    const node *previous;
     const expr *bound;
 };
 

@@ -824,7 +824,11 @@ returns(A) ::= type_name(N) BETWEEN signed_number(X) AND signed_number(Y). {
 }
 %type struct_fields {list *}
 %type struct_field {struct_field *}
-returns(A) ::= STRUCT(S) LP struct_fields(L) RP(C). { A = llm_struct_new(p, S, L, C); }
+returns(A) ::= STRUCT(S) LP struct_fields(L) RP(C). [LOWEST] { A = llm_struct_new(p, S, L, C); }
+returns(A) ::= STRUCT(S) LP struct_fields(L) RP IN ORDER(O). {
+    A = llm_struct_new(p, S, L, O);
+    A->in_order = true;
+}
 struct_fields(A) ::= struct_field(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
 struct_fields(A) ::= struct_fields(A) COMMA struct_field(X). { list_add(p->mem, A, X); }
 struct_field(A) ::= name(N). { A = struct_field_untyped(p, N); }

@@ -37,6 +37,12 @@ const char *llm_returns_name(llm_returns r) {
     return NULL;
 }
 
+const llm_call *llm_call_root(const llm_call *call) {
+    while (call->after)
+        call = call->after;
+    return call;
+}
+
 int llm_call_max_tokens(const settings *s, const llm_call *call) {
     return call->max_tokens ? call->max_tokens : (int)s->max_tokens;
 }
@@ -75,8 +81,10 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
 /* True if the parts of the prompts before and after the row allow it. */
 static bool share_frame(const llm_call *a, const llm_call *b) {
     if (a->cue.n > 0 && b->cue.n > 0)
-        return str_equal(a->instruction, b->instruction) && a->examples == b->examples;
-    return a->cue.n + b->cue.n == 0 && !a->examples && !b->examples;
+        return str_equal(a->instruction, b->instruction) && a->examples == b->examples &&
+               a->after == b->after;
+    return a->cue.n + b->cue.n == 0 && !a->examples && !b->examples && !a->after && !b->after &&
+           !a->goes_on && !b->goes_on;
 }
 
 bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,

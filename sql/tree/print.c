@@ -184,6 +184,8 @@ static void print_call(const llm_site *u, buf *out) {
                    c->field_required[i] ? "!" : "");
         expr_print(u->args[i], out);
     }
+    if (c->after)
+        buf_printf(out, ", after #%d", c->after->number);
     if (c->cue.n)
         buf_printf(out, ", %.*s:", (int)c->cue.n, c->cue.p);
     buf_printf(out, " -> %s", llm_returns_name(c->returns));
