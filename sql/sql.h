@@ -365,6 +365,7 @@ typedef struct rel rel;
  * which differs from the others in its cue and type. */
 typedef struct llm_call {
     int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
+    str label;       /* for messages: "LLM#1", "LLM#2 stars" of a STRUCT's field */
     str written_as;  /* the name of SQL_LLM_NAMES by which it was written; n = 0: LLM */
     value prompt;    /* TEXT as written; if NULL, the call's result is NULL */
     str instruction; /* the prompt with {x} replaced by the name of field x, {{ by {, }} by } */

@@ -64,20 +64,20 @@ static void note_kinds(op *o, const site_run *site, arena *mem) {
     answer_kind ended = answers_of(site, was_ended), cut = answers_of(site, was_shortened),
                 failed = answers_of(site, has_failed);
     if (ended.count > 0)
-        exec_notice(o->ctx,
-                    "LLM#%d: %u of %u answers end at max_tokens = %d, the first in row %lld",
-                    call->number, ended.count, ended.of,
+        exec_notice(o->ctx, "%.*s: %u of %u answers end at max_tokens = %d, the first in row %lld",
+                    (int)call->label.n, call->label.p, ended.count, ended.of,
                     llm_call_max_tokens(o->ctx->settings, call), ended.row);
     if (cut.count > 0)
         exec_notice(o->ctx,
-                    "LLM#%d: %u of %u prompts left fields out to fit the model's context of %d "
+                    "%.*s: %u of %u prompts left fields out to fit the model's context of %d "
                     "tokens, the first for row %lld",
-                    call->number, cut.count, cut.of, llm_engine_info(site->engine)->context,
-                    cut.row);
+                    (int)call->label.n, call->label.p, cut.count, cut.of,
+                    llm_engine_info(site->engine)->context, cut.row);
     if (failed.count > 0)
-        exec_notice(o->ctx, "LLM#%d: %u of %u calls failed and are %s, the first in row %lld: %.*s",
-                    call->number, failed.count, failed.of, otherwise_shown(call, mem), failed.row,
-                    (int)failed.first->text.n, failed.first->text.p);
+        exec_notice(o->ctx, "%.*s: %u of %u calls failed and are %s, the first in row %lld: %.*s",
+                    (int)call->label.n, call->label.p, failed.count, failed.of,
+                    otherwise_shown(call, mem), failed.row, (int)failed.first->text.n,
+                    failed.first->text.p);
     o->ctx->llm->figures.answers_ended += ended.count;
     o->ctx->llm->figures.prompts_shortened += cut.count;
     o->ctx->counts.summary.failed += failed.count;
@@ -178,7 +178,7 @@ static void print_call(const exec_ctx *ctx, const llm_call *call, const uint64_t
     int n = call->nliterals, listed = 0, others = 0;
     uint64_t other_rows = 0;
     answer_rows *list = ARENA_ARRAY(mem, answer_rows, n);
-    str name = rel_name_of_call(ctx->stmt->query, call);
+    str name = call->field.n > 0 ? call->field : rel_name_of_call(ctx->stmt->query, call);
     for (int k = 0; k < n; k++)
         list[k] = (answer_rows){rows[k], k};
     qsort(list, (size_t)n, sizeof *list, commonest_first);
@@ -254,7 +254,7 @@ static void note_lopsided(op *o, const llm_call *call, const answer_tally *t, ar
             llm_priors(o, call) == NULL
                 ? ": calibrate => 'batch' decides by probability relative to the other rows"
                 : "");
-    exec_notice(o->ctx, "LLM#%d: %s answers are %s%s", call->number, which,
+    exec_notice(o->ctx, "%.*s: %s answers are %s%s", (int)call->label.n, call->label.p, which,
                 literal_shown(call, most, true, mem), more);
 }
 
@@ -388,8 +388,10 @@ static void note_site(op *o, const site_run *site) {
         summarize(o, call, t.rows);
         o->ctx->llm->figures.answers_calibrated += t.changed;
     }
-    note_empty(o, site, mem);
-    note_context_only(o, site, mem);
+    if (call->cue.n == 0 || site->leader == site) { /* once for all fields of a STRUCT */
+        note_empty(o, site, mem);
+        note_context_only(o, site, mem);
+    }
     arena_free(mem);
 }
 

@@ -225,8 +225,8 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
         return 0;
     if (v.type == TYPE_NULL)
         return err_set_at(e, ERR_TYPE, call->pos, call->len,
-                          "example %lld of LLM#%d: its column \"answer\" is NULL",
-                          (long long)row + 1, call->number);
+                          "example %lld of %.*s: its column \"answer\" is NULL", (long long)row + 1,
+                          (int)call->label.n, call->label.p);
     /* the fields of a STRUCT have the same examples, whatever their types */
     if (call->returns == RETURNS_BOOLEAN && !field && parse_boolean(v, &on)) {
         *out = llm_boolean_literal(on);
@@ -239,8 +239,9 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
     if (answer_fits(call, *out))
         return 0;
     err_set_at(e, ERR_TYPE, call->pos, call->len,
-               "example %lld of LLM#%d: '%.*s' is not an answer of type %s", (long long)row + 1,
-               call->number, (int)BASE_MIN(out->n, 60u), out->p, llm_returns_name(call->returns));
+               "example %lld of %.*s: '%.*s' is not an answer of type %s", (long long)row + 1,
+               (int)call->label.n, call->label.p, (int)BASE_MIN(out->n, 60u), out->p,
+               llm_returns_name(call->returns));
     if (call->nliterals > 0)
         err_hint(e, "the call may answer '%.*s'%s'%.*s'", (int)BASE_MIN(call->literals[0].n, 60u),
                  call->literals[0].p, call->nliterals > 2 ? " … " : " or ",

@@ -167,8 +167,8 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
     const site_run *site = &((llm_state *)x->o->state)->sites[at];
     const llm_call *call = site->plan->call;
     err reason = *e;
-    err_set_at(e, reason.code, call->pos, call->len, "LLM#%d, row %lld: %s", call->number,
-               (long long)llm_row_of_input(site->in, input), reason.message);
+    err_set_at(e, reason.code, call->pos, call->len, "%.*s, row %lld: %s", (int)call->label.n,
+               call->label.p, (long long)llm_row_of_input(site->in, input), reason.message);
     if (reason.hint[0] != '\0')
         err_hint(e, "%s", reason.hint);
     else if (reason.code == ERR_LIMIT)

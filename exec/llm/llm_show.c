@@ -232,7 +232,7 @@ static void print_allowed(buf *out, const exec_ctx *ctx, const llm_call *call, b
 }
 
 static void print_call(buf *out, const exec_ctx *ctx, const llm_call *call, const shown_call *c) {
-    buf_printf(out, "LLM#%d: ", call->number);
+    buf_printf(out, "%.*s: ", (int)call->label.n, call->label.p);
     buf_append_count(out, c->inputs);
     buf_append_c(out, c->inputs == 1 ? " distinct input" : " " WORDS_INPUTS);
     if (c->repeated > 0) {

@@ -263,8 +263,12 @@ static rel *place_sites(binder *b, lift *l, rel *r, int *left) {
         ready[i]->placed = true;
         sites[i] = ready[i]->site;
         llm_call *call = (llm_call *)(uintptr_t)sites[i].call;
-        if (!call->number)
-            call->number = ++b->ncalls;
+        if (call->number)
+            continue;
+        call->number = ++b->ncalls;
+        call->label =
+            str_from(arena_printf(b->mem, "LLM#%d%s%.*s", call->number, call->field.n ? " " : "",
+                                  (int)call->field.n, call->field.p));
     }
     *left -= n;
     return n ? rel_llm(b->mem, r, sites, n) : r;

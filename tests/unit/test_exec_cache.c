@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "exec_cache_int.h"
 #include "exec_other_int.h"
 
 enum { ROWS = 60 };
@@ -330,19 +331,6 @@ enum { UNDER_TSAN = true };
 #else
 enum { UNDER_TSAN = false };
 #endif
-
-static bool find_model(char out[4096]) {
-    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
-               *home = getenv("HOME");
-    if (model && *model)
-        snprintf(out, 4096, "%s", model);
-    else if (data && *data)
-        snprintf(out, 4096, "%s/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf", data);
-    else
-        snprintf(out, 4096, "%s/.local/share/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf",
-                 home ? home : "");
-    return access(out, R_OK) == 0;
-}
 
 static void copy_file(const char *from, const char *to) {
     static char bytes[1 << 20];
