@@ -55,7 +55,7 @@ typedef enum setting_type {
     X(window_tokens, INTEGER, "1024", "tokens", "streaming attention: number of latest tokens that stay visible")                   \
     X(threads, INTEGER, "0", "threads", "threads that run the model (0: one per core)")                                         \
     X(prompt_format, WORD, "auto", "auto|chat|completion", "the model's chat template, or plain completion; auto: chat for TEXT without examples")                                     \
-    X(llm_layout, WORD, "instruction", "auto|instruction|data", "which part of a prompt comes first; auto chooses by counting the tokens of the rows that reach the call") \
+    X(llm_layout, WORD, "instruction", "auto|instruction|data", "which part of a prompt comes first (of a STRUCT the instruction); auto chooses by counting the tokens of the rows that reach the call") \
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call without ON ERROR: the statement fails, or the answer is NULL")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \

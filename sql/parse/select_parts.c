@@ -30,6 +30,9 @@ static int check_shape(const query *q, str text, err *e) {
         if (x->kind == NODE_STAR)
             return refuse(e, x->pos, x->len, "* is not allowed here",
                           "name the columns that are needed");
+        if (x->kind == NODE_LLM && x->returns.fields.n > 0)
+            return refuse(e, x->pos, x->len, "a STRUCT is not allowed here",
+                          "ask for each of its fields by a call of its own");
     }
     return 0;
 }
