@@ -216,7 +216,7 @@ static const continuation pairs[] = {
     {"CACHE", "KV ANSWERS FOR"},
     {"KV ANSWERS", "FOR"},
     {"FOR", "MODEL"},
-    {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL"},
+    {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL STRUCT"},
     {"CONFLICT", "DO"},
     {"DO", "NOTHING UPDATE"},
     {"PRIMARY", "KEY"},

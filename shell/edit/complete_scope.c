@@ -113,6 +113,17 @@ static int matching_close(const scope *s, int open) {
     return i;
 }
 
+/* Returns the ( of STRUCT in LLM(…) RETURNS STRUCT(…) at token i, or -1. */
+static int open_of_struct(const scope *s, int i) {
+    if (!token_is(scope_token_at(s, i), "LLM") || !token_is(scope_token_at(s, i + 1), "("))
+        return -1;
+    int end = matching_close(s, i + 1);
+    bool is_struct = token_is(scope_token_at(s, end + 1), "RETURNS") &&
+                     token_is(scope_token_at(s, end + 2), "STRUCT") &&
+                     token_is(scope_token_at(s, end + 3), "(");
+    return is_struct ? end + 3 : -1;
+}
+
 /* Reads the tables of every FROM list of the statement, and its CTEs. */
 static void read_tables(scope *s, arena *a) {
     int cap = 0;
@@ -134,6 +145,12 @@ static void read_tables(scope *s, arena *a) {
             str alias = read_alias(s, end + 1, (str){"", 0});
             ARENA_PUSH(a, s->tables, s->ntables, cap,
                        ((scope_table){alias, alias, t->group, t->opens}));
+            expect = false;
+        } else if (expect && open_of_struct(s, i) >= 0) {
+            int open = open_of_struct(s, i);
+            str alias = read_alias(s, matching_close(s, open) + 1, (str){"", 0});
+            ARENA_PUSH(a, s->tables, s->ntables, cap,
+                       ((scope_table){alias, alias, t->group, s->tokens[open].opens}));
             expect = false;
         } else if (expect && t->class != TOKEN_OPERATOR) {
             str name = scope_unquote(t->text);
@@ -185,11 +202,31 @@ void scope_read(str text, size_t cursor, arena *a, scope *out) {
     read_clause(out);
 }
 
+/* Calls `visit` for the fields of STRUCT(…): the first word of each item. */
+static void struct_fields(const scope *s, int group, void (*visit)(void *ctx, str name),
+                          void *ctx) {
+    bool first = true;
+    for (int i = 0; i < s->ntokens; i++) {
+        const scope_token *t = &s->tokens[i];
+        if (t->group != group || token_is(t, ")"))
+            continue;
+        if (first && is_word(t->class))
+            visit(ctx, scope_unquote(t->text));
+        first = token_is(t, ",");
+    }
+}
+
 /* A column's name is taken to be the last name in its item of the select list. */
 void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
                             void *ctx) {
     bool in_list = false;
     str last = {0};
+    for (int i = 1; i < s->ntokens; i++)
+        if (s->tokens[i].opens == group && token_is(&s->tokens[i], "(") &&
+            token_is(&s->tokens[i - 1], "STRUCT")) {
+            struct_fields(s, group, visit, ctx);
+            return;
+        }
     for (int i = 0; i < s->ntokens; i++) {
         const scope_token *t = &s->tokens[i];
         if (t->group != group)

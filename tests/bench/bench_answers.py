@@ -2,6 +2,7 @@
 """How often LLM answers agree with the truth: eight tasks, without examples and with examples in three orders.
 
     bench_answers.py [--kvasir PROGRAM] [--data DIR] [--rows N] [TASK …]
+    bench_answers.py --struct [--kvasir PROGRAM] [--data DIR] [--rows N]
 
 Each line is a task and an order of examples. Figures are accuracy / balanced accuracy (the mean over classes):
 
@@ -10,6 +11,10 @@ Each line is a task and an order of examples. Figures are accuracy / balanced ac
              arXiv 2309.17249); a column of stars is an INTEGER and is not calibrated
     log      the same with the geometric mean, computed here over all rows
     free     priors from the inputs 'N/A', '[MASK]' and '' (Zhao et al., arXiv 2102.09690), computed here
+
+--struct compares two questions about reviews that have a rating of five stars, by two calls and by the two fields of one
+STRUCT, without examples and with one for each rating: accuracy / balanced accuracy under default settings, and the
+computed tokens.
 
 'low' counts orders of examples that fall more than five points below always giving the commonest class. DIR has
 rt.reviews.tsv.gz and rt.movie_info.tsv.gz (default ../shared/data); the tasks that need them are skipped without it.
@@ -116,13 +121,60 @@ def examine(kvasir, task, limit):
             likeliest(p), [r['a'] for r in default], likeliest(divided(p, p, True)), likeliest(divided(p, free)))]
 
 
+MOOD, STARS = "ENUM('positive', 'negative')", 'INTEGER BETWEEN 1 AND 5'
+
+
+def compare_struct(kvasir, data, limit):
+    rated = kvasir(f"SELECT review AS x, CASE WHEN fresh = 'fresh' THEN 'positive' ELSE 'negative' END AS mood, "
+                   f"CAST(substr(rating, 1, 1) AS INTEGER) AS stars FROM '{data}/rt.reviews.tsv.gz' "
+                   f"WHERE rating IN ('1/5', '2/5', '3/5', '4/5', '5/5') AND length(review) BETWEEN 20 AND 220 "
+                   f"ORDER BY id, x")
+    random.Random(7).shuffle(rated)
+    examples = [next(r for r in rated if r['stars'] == k) for k in (2, 5, 1, 4, 3)]
+    rows = [r for r in rated if r not in examples][:limit]
+    values = ', '.join(f"({i}, {quoted(r['x'])})" for i, r in enumerate(rows))
+    kvasir('DROP TABLE IF EXISTS v', f'CREATE TABLE v AS SELECT * FROM (VALUES {values}) AS v(i, review)')
+    shown = ', '.join(f"({quoted(r['x'])}, {quoted(r['mood'])}, {r['stars']})" for r in examples)
+    kvasir('DROP TABLE IF EXISTS shots',
+           f'CREATE TABLE shots AS SELECT * FROM (VALUES {shown}) AS e(review, mood, stars)')
+    calls = lambda mood, stars: (f"LLM('Is the review positive or negative?', review{mood}) RETURNS {MOOD} AS mood, "
+                                 f"LLM('How many stars does the critic of {{review}} give, from 1 (bad) to 5 (good)?', "
+                                 f"review{stars}) RETURNS {STARS} AS stars")
+    struct = lambda shots: f"LLM('Read the review', review{shots}) RETURNS STRUCT(mood {MOOD}, stars {STARS})"
+    of = ', examples => (SELECT review, {} AS answer FROM shots ORDER BY rowid)'
+    forms = {'calls': calls('', ''), 'struct': struct(''), 'calls, examples': calls(of.format('mood'), of.format('stars')),
+             'struct, examples': struct(', examples => shots')}
+    for name, form in forms.items():
+        counted = kvasir(f'EXPLAIN (TOKENS, FORMAT JSON) SELECT {form} FROM v')
+        answers = kvasir(f'SELECT i, mood, stars FROM (SELECT i, {form} FROM v) ORDER BY i')
+        scores = [score([a[c] for a in answers], [r[c] for r in rows], labels)
+                  for c, labels in (('mood', MOODS), ('stars', [1, 2, 3, 4, 5]))]
+        print(f"{name:17} " + '  '.join(f'{a:.3f} {b:.3f}' for a, b in scores) + f'  {computed(counted):,}', flush=True)
+
+
+def computed(plan):
+    """The computed tokens of a plan's calls under the strategy 'fixed'."""
+    if isinstance(plan, list):
+        return sum(map(computed, plan))
+    if not isinstance(plan, dict):
+        return 0
+    own = plan.get('computed_tokens', 0) if plan.get('strategy') == 'fixed' else 0
+    return own + sum(computed(x) for x in plan.values())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--kvasir', default=os.path.join(SOURCE, 'build', 'release', 'kvasir'))
     parser.add_argument('--data', default=os.path.join(SOURCE, '..', 'shared', 'data'))
     parser.add_argument('--rows', type=int, default=300)
+    parser.add_argument('--struct', action='store_true')
     parser.add_argument('tasks', nargs='*')
     options = parser.parse_args()
+    if options.struct:
+        with tempfile.TemporaryDirectory() as folder:
+            print(f"{'form':17} {'mood':11}  {'stars':11}  computed")
+            compare_struct(Kvasir(options.kvasir, os.path.join(folder, 'bench.kvasir')), options.data, options.rows)
+        return
     names = ('off', 'default', 'log', 'free')
     print(f"{'task':9} {'examples':9} {'common':>6} " + ' '.join(f'{n:>9}' for n in names))
     sums, low = {'none': [], 'some': []}, [0] * len(names)

@@ -98,6 +98,12 @@ static void test_first(void **state) {
         {"SELECT 1; DELETE FR|", "FROM"},
         {"SELECT LLM('Is {re|} good?', review) FROM reviews", "review}"},
         {"SELECT LLM('x', review) RETURNS EN|", "ENUM"},
+        {"SELECT LLM('x', review) RETURNS STR|", "STRUCT"},
+        {"SELECT x.ki| FROM movies, LLM('x', name) RETURNS STRUCT(mood TEXT, kind ENUM('a', 'b')) "
+         "AS x",
+         "kind"},
+        {"SELECT * FROM movies, LLM('x', name) RETURNS STRUCT(mood TEXT, kind TEXT) WHERE mo|",
+         "mood"},
         {"SELECT LLM('x', review, model => |) FROM reviews", "small"},
         {"SELECT ti| FROM (SELECT name AS title FROM movies) t", "title"},
         {"WITH w AS (SELECT year AS y2 FROM movies) SELECT y| FROM w", "y2"},

@@ -1,0 +1,1 @@
+SELECT * FROM reviews CROSS JOIN LLM('Read', review) RETURNS STRUCT(warm BOOLEAN)

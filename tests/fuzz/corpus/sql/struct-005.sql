@@ -1,0 +1,1 @@
+SELECT r.id, x.warm, m.title FROM reviews r, LLM('Read', r.review) RETURNS STRUCT(warm BOOLEAN, rate INTEGER) AS x JOIN movies m ON m.id = x.rate AND m.id > r.movie_id LEFT JOIN few_shot f ON f.review = m.title

@@ -1,0 +1,1 @@
+SELECT * FROM LLM('Name a river') RETURNS STRUCT(river TEXT) AS x

@@ -1,0 +1,1 @@
+SELECT LLM('Read', review, LLM('Sum up', review) AS s) RETURNS STRUCT(a BOOLEAN, b TEXT) FROM reviews

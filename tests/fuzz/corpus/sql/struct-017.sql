@@ -1,0 +1,1 @@
+SELECT struct.struct AS struct FROM (SELECT id AS struct FROM reviews) struct

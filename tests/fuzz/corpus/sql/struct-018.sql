@@ -1,0 +1,1 @@
+WARM reviews USING LLM('Read', review) RETURNS STRUCT(a BOOLEAN, b TEXT)

@@ -1,0 +1,1 @@
+SELECT id FROM reviews WHERE LLM('Read', review) RETURNS STRUCT(a BOOLEAN)

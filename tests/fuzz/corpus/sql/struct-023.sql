@@ -1,0 +1,1 @@
+SELECT coalesce(LLM('Read', review) RETURNS STRUCT(a BOOLEAN), true) FROM reviews

@@ -1,0 +1,1 @@
+SELECT id FROM reviews ORDER BY LLM('Read', review) RETURNS STRUCT(a BOOLEAN)

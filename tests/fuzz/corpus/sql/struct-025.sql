@@ -1,0 +1,1 @@
+SELECT LLM_PROB(LLM('Read', review) RETURNS STRUCT(a BOOLEAN)) FROM reviews

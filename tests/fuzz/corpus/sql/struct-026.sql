@@ -1,0 +1,1 @@
+VALUES (LLM('Read', 'x' AS x) RETURNS STRUCT(a BOOLEAN))

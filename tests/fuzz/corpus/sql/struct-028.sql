@@ -1,0 +1,1 @@
+SELECT * FROM reviews, LLM('Read', review) RETURNS BOOLEAN AS x

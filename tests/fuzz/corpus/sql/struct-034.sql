@@ -1,0 +1,1 @@
+SELECT * FROM LLM('Read', review) RETURNS STRUCT(a TEXT) AS x, reviews

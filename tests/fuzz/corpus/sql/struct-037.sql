@@ -1,0 +1,1 @@
+SELECT LLM('Read', *) RETURNS STRUCT(fresh BOOLEAN) FROM reviews

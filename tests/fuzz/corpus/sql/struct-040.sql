@@ -1,0 +1,1 @@
+SELECT LLM('Read', review) RETURNS STRUCT(a: TEXT) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('Read', review) RETURNS TABLE(a TEXT) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('Read', review, output_schema => 'a STRING') FROM reviews

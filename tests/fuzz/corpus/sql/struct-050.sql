@@ -1,0 +1,1 @@
+SELECT LLM('Read', random() AS x) RETURNS STRUCT(a TEXT) FROM reviews

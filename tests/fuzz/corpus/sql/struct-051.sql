@@ -1,0 +1,1 @@
+SELECT LLM('Read', review, stop => 'x') RETURNS STRUCT(a BOOLEAN) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('Read', review DEFAULT 'x' ON ERROR) RETURNS STRUCT(a TEXT, b INTEGER) FROM reviews

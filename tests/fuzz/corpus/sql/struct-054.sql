@@ -1,0 +1,1 @@
+SELECT LLM_PROB(x.review) FROM reviews AS x
