@@ -339,13 +339,18 @@ static str target_name(const ast *a, const sql_stmt *s) {
 /* Joins FROM to the target rows. The columns of FROM follow the target's columns and are also added
  * to *from. */
 static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r) {
-    int own = rows->n;
+    int own = rows->n, status;
     rel *beside;
     b->target = rows->cols[0].table;
-    int status = bind_from(b, a->from, rows, &beside);
+    if (a->from->kind == FROM_LLM) { /* sees the target's columns */
+        status = bind_struct(b, a->from, rows, *r, r);
+    } else {
+        status = bind_from(b, a->from, rows, &beside);
+        if (!status)
+            *r = rel_join(b->mem, JOIN_CROSS, *r, beside, NULL);
+    }
     if (status)
         return status;
-    *r = rel_join(b->mem, JOIN_CROSS, *r, beside, NULL);
     for (int i = own; i < rows->n; i++)
         scope_add_column(b, from, &rows->cols[i]);
     return 0;

@@ -396,9 +396,7 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
 
 /* ---- LLM() ----------------------------------------------------------------------------------- */
 
-/* Binds LLM(…) RETURNS STRUCT(…) in FROM: adds its columns to the rows of `left`, whose columns are
- * in s. */
-static int bind_struct(binder *b, const from_item *f, scope *s, rel *left, rel **out) {
+int bind_struct(binder *b, const from_item *f, scope *s, rel *left, rel **out) {
     int width = struct_width(f->llm), status;
     str alias = f->alias.name;
     lift steps = {{0}};
@@ -656,6 +654,17 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     return status;
 }
 
+/* Binds LLM() without a table to its left: it has one row. */
+static int bind_first_struct(binder *b, const from_item *f, scope *s, rel **out) {
+    scope own = {.outer = s->outer};
+    int status = check_alias(b, s, f->alias.name, f->alias.pos, f->alias.len);
+    if (!status)
+        status = bind_struct(b, f, &own, rel_one_row(b->mem), out);
+    for (int i = 0; i < own.n && !status; i++)
+        scope_add_column(b, s, &own.cols[i]);
+    return status;
+}
+
 int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     str alias = f->alias.name;
     switch (f->kind) {
@@ -669,7 +678,7 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
         alias = alias.n ? alias : file_alias(f->path);
         break;
     case FROM_LLM:
-        return bind_struct(b, f, s, rel_one_row(b->mem), out);
+        return bind_first_struct(b, f, s, out);
     case FROM_QUERY:
         break;
     }

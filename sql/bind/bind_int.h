@@ -307,6 +307,9 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 
 int bind_query(binder *b, query *q, rel **out);
 int bind_from(binder *b, from_item *f, scope *s, rel **out);
+/* Binds LLM(…) RETURNS STRUCT(…) in FROM: adds its columns to the rows of `left`, whose columns are
+ * in s. */
+int bind_struct(binder *b, const from_item *f, scope *s, rel *left, rel **out);
 int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
               rel **out);
 int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out);
