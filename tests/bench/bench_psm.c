@@ -10,8 +10,7 @@
  * (phr). `cell` counts whole equal cells of one field alone; `bound` says how much of that is
  * possible at all. cpu_seconds is the solve, without reading.
  */
-#include "planner/psm.h"
-#include "storage/storage.h"
+#include "bench_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,59 +24,6 @@ typedef struct table {
     str **text; /* [fields][distinct] */
 } table;
 
-static void fail(const char *what) {
-    fprintf(stderr, "bench_psm: %s\n", what);
-    exit(1);
-}
-
-/* ---- reading --------------------------------------------------------------------------------- */
-
-typedef struct cells {
-    str *cell; /* [rows * fields] */
-    size_t rows, capacity;
-} cells;
-
-static void add_batch(cells *c, const batch *b, int fields) {
-    size_t rows = c->rows + (size_t)b->rows;
-    if (rows > c->capacity) {
-        c->capacity = 2 * rows;
-        c->cell = mem_realloc(c->cell, sizeof *c->cell * c->capacity * (size_t)fields);
-    }
-    for (int r = 0; r < b->rows; r++) {
-        str *row = c->cell + (c->rows + (size_t)r) * (size_t)fields;
-        for (int f = 0; f < fields; f++)
-            row[f] = column_is_null(&b->cols[f], r) ? STR("") : b->cols[f].s[r];
-    }
-    c->rows = rows;
-}
-
-/* All cells as text, in t->mem; an empty cell is an empty value, as the published evaluator has it.
- */
-static void read_cells(table *t, const char *path, uint32_t most_rows, cells *out) {
-    file_options options = {.header = CSV_HEADER_YES, .all_text = true};
-    table_file *file;
-    err e = {0};
-    if (table_file_open(path, &options, &file, &e) != 0)
-        fail(e.message);
-    t->fields = table_file_column_count(file);
-    if (t->fields > PSM_MAX_FIELDS)
-        fail("too many columns");
-    value_type types[PSM_MAX_FIELDS];
-    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
-    for (int f = 0; f < t->fields; f++) {
-        types[f] = TYPE_TEXT;
-        t->field[f].name = str_copy(t->mem, table_file_column_name(file, f));
-    }
-    batch b = {.mem = t->mem};
-    do {
-        if (table_file_next(file, types, &b, NULL, &e) != 0)
-            fail(e.message);
-        add_batch(out, &b, t->fields);
-    } while (b.rows > 0 && out->rows < most_rows);
-    table_file_close(file);
-    t->rows = (uint32_t)BASE_MIN(out->rows, most_rows);
-}
-
 /* ---- a table made up ------------------------------------------------------------------------- */
 
 static uint64_t mixed(uint64_t a, uint64_t b) {
@@ -90,47 +36,37 @@ static uint32_t skewed(uint64_t seed, uint32_t n) {
     return (uint32_t)(u * u * n);
 }
 
-static str made_up_text(table *t, int f, uint32_t id) {
+static str made_up_text(arena *mem, int f, uint32_t id) {
     char text[40];
     size_t n = 3 + mixed((uint64_t)f, id) % 24;
     for (size_t i = 0; i < n; i++)
         text[i] = (char)('a' + mixed(mixed((uint64_t)f, id), i) % 26);
-    return (str){arena_printf(t->mem, "%.*s%u", (int)n, text, id),
+    return (str){arena_printf(mem, "%.*s%u", (int)n, text, id),
                  n + (size_t)snprintf(NULL, 0, "%u", id)};
 }
 
-static void synthesize(table *t, const char *size, cells *out) {
+static void synthesize(arena *mem, const char *size, bench_table *out) {
     char *comma;
-    t->rows = (uint32_t)strtoul(size, &comma, 10);
-    t->fields = *comma == ',' ? atoi(comma + 1) : 0;
-    if (t->fields < 1 || t->fields > PSM_MAX_FIELDS)
-        fail("--synthetic wants ROWS,COLUMNS");
-    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
-    out->cell = mem_alloc(sizeof *out->cell * ((size_t)t->rows * (size_t)t->fields + 1));
-    for (int f = 0; f < t->fields; f++) {
+    *out = (bench_table){.rows = (uint32_t)strtoul(size, &comma, 10)};
+    out->fields = *comma == ',' ? atoi(comma + 1) : 0;
+    if (out->fields < 1 || out->fields > PSM_MAX_FIELDS)
+        bench_fail("--synthetic wants ROWS,COLUMNS", NULL);
+    out->cell = ARENA_ARRAY(mem, str, (size_t)out->rows * (size_t)out->fields);
+    for (int f = 0; f < out->fields; f++) {
         uint32_t family = (uint32_t)f / 5, member = (uint32_t)f % 5,
                  many = 10U << (2 * (family % 6));
-        for (uint32_t r = 0; r < t->rows; r++) {
+        for (uint32_t r = 0; r < out->rows; r++) {
             uint32_t id = skewed(mixed(family, r), many);
             if (member == 4)
                 id = skewed(mixed(family + 100, r), 3U << (2 * (family % 6)));
             else if (member > 0)
                 id = (uint32_t)(mixed(id, member) % ((many >> member) + 1));
-            out->cell[(size_t)r * (size_t)t->fields + (size_t)f] = made_up_text(t, f, id);
+            out->cell[(size_t)r * (size_t)out->fields + (size_t)f] = made_up_text(mem, f, id);
         }
     }
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
-
-typedef struct occurrence {
-    str s;
-    uint32_t row;
-} occurrence;
-
-static int by_text(const void *a, const void *b) {
-    return str_compare(((const occurrence *)a)->s, ((const occurrence *)b)->s);
-}
 
 static int32_t *code_points(arena *mem, str s, uint32_t *n) {
     int32_t *out = ARENA_ARRAY(mem, int32_t, s.n + 1);
@@ -145,40 +81,30 @@ static int32_t *code_points(arena *mem, str s, uint32_t *n) {
     return out;
 }
 
-static void encode_field(table *t, int f, const cells *c) {
-    occurrence *o = mem_alloc(sizeof *o * ((size_t)t->rows + 1));
-    uint32_t *ids = ARENA_ARRAY(t->mem, uint32_t, t->rows);
-    for (uint32_t r = 0; r < t->rows; r++)
-        o[r] = (occurrence){c->cell[(size_t)r * (size_t)t->fields + (size_t)f], r};
-    qsort(o, t->rows, sizeof *o, by_text);
-    uint32_t *length = ARENA_ARRAY(t->mem, uint32_t, t->rows);
-    const int32_t **units = ARENA_ARRAY(t->mem, const int32_t *, t->rows);
-    t->text[f] = ARENA_ARRAY(t->mem, str, t->rows);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->rows; i++) {
-        if (i == 0 || !str_equal(o[i].s, o[i - 1].s)) {
-            t->text[f][n] = o[i].s;
-            units[n] = code_points(t->mem, o[i].s, &length[n]);
-            n++;
-        }
-        ids[o[i].row] = n - 1;
-    }
-    free(o);
-    t->field[f] = (psm_field){
-        .name = c->cell[f], .distinct = n, .value = ids, .length = length, .units = units};
+static void encode_field(table *t, int f, const bench_table *cells) {
+    bench_table_field(t->mem, cells, f, &t->field[f], &t->text[f]);
+    uint32_t n = t->field[f].distinct;
+    uint32_t *length = ARENA_ARRAY(t->mem, uint32_t, n);
+    const int32_t **units = ARENA_ARRAY(t->mem, const int32_t *, n);
+    for (uint32_t i = 0; i < n; i++)
+        units[i] = code_points(t->mem, t->text[f][i], &length[i]);
+    t->field[f].length = length;
+    t->field[f].units = units;
 }
 
 static void load(table *t, const char *path, const char *synthetic, uint32_t most_rows) {
-    cells c = {0};
+    bench_table cells;
     t->mem = arena_new();
     if (synthetic != NULL)
-        synthesize(t, synthetic, &c);
+        synthesize(t->mem, synthetic, &cells);
     else
-        read_cells(t, path, most_rows, &c);
+        bench_table_read(t->mem, path, most_rows, &cells);
+    t->rows = cells.rows;
+    t->fields = cells.fields;
+    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
     t->text = ARENA_ARRAY(t->mem, str *, t->fields);
     for (int f = 0; f < t->fields; f++)
-        encode_field(t, f, &c);
-    free(c.cell);
+        encode_field(t, f, &cells);
 }
 
 /* ---- the published count --------------------------------------------------------------------- */
@@ -233,10 +159,10 @@ static void run(const table *t, const char *name, psm_strategy strategy, bool on
     arena *mem = arena_new();
     if (psm_solve(&in, &options, mem, &result, &e) != 0 ||
         psm_evaluate(&in, result.field_order, result.row_order, &score, &e) != 0)
-        fail(e.message);
+        bench_fail(name, e.message);
     options.bound = true;
     if (psm_solve(&in, &options, mem, &bounded, &e) != 0)
-        fail(e.message);
+        bench_fail(name, e.message);
     double total = (double)BASE_MAX(score.total_units, 1u);
     double phr = published_phr(t, result.field_order, score.total_units);
     double cell = 100.0 * (double)score.cell_units / total, bound = 100.0 * bounded.bound;
@@ -267,7 +193,8 @@ int main(int argc, char **argv) {
         else
             path = argv[i];
     if (path == NULL && synthetic == NULL)
-        fail("usage: bench_psm FILE.csv[.gz] | --synthetic ROWS,COLUMNS [--json] [--rows N]");
+        bench_fail("usage: bench_psm FILE.csv[.gz] | --synthetic ROWS,COLUMNS [--json] [--rows N]",
+                   NULL);
     table t;
     load(&t, path, synthetic, most_rows);
     if (!json) {
