@@ -33,7 +33,8 @@ MAY_USE = {
         "cpu": "model text engine",
         "cuda": "model text engine cpu",
         "session": "model text engine",
-        "": "model text engine cpu cuda session",
+        "remote": "model text engine",
+        "": "model text engine cpu cuda session remote",
     },
     "sql": {"words": "", "tree": "words", "parse": "words tree", "bind": "words tree parse"},
     "planner": {
