@@ -401,11 +401,13 @@ typedef struct llm_call {
     int calibrate;        /* CALIBRATE_…: the call's option, or else the setting */
     bool calibrate_given; /* the call has the option */
     bool reads_answers;   /* a field is computed from another call's answer */
-    int on_error;         /* ON_ERROR_…: the call's clause, or else SET llm_on_error */
-    value otherwise;      /* ON_ERROR_NULL: the answer of a failed call, NULL or DEFAULT's value */
-    int nstop;            /* 0: SET stop applies */
-    str *stop;            /* stop sequences of a TEXT answer */
-    int pos, len;         /* span of the first occurrence; pos -1: it is in a view */
+    /* [nfields] of such a field the most different texts, UINT32_MAX: unknown; 0: another field */
+    uint32_t *answer_texts;
+    int on_error;    /* ON_ERROR_…: the call's clause, or else SET llm_on_error */
+    value otherwise; /* ON_ERROR_NULL: the answer of a failed call, NULL or DEFAULT's value */
+    int nstop;       /* 0: SET stop applies */
+    str *stop;       /* stop sequences of a TEXT answer */
+    int pos, len;    /* span of the first occurrence; pos -1: it is in a view */
 } llm_call;
 
 /* Returns the call whose prompt the call's prompt begins with: the call itself, or the first one of

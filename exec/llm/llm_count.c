@@ -212,7 +212,7 @@ static int gap_of(counting *c, int at, double *gap, err *e) {
     const site_run *site = &((llm_state *)c->o->state)->sites[at];
     input_order best = {0};
     *gap = NAN;
-    if (site->in->count < 2 || site->in->nfields < 2 || site->plan->nlate > 0 ||
+    if (site->in->count < 2 || site->in->nfields < 2 || site->plan->call->reads_answers ||
         (site->prompt->shares_row && site->leader != site))
         return 0;
     int status = order_solve_plain(c->o->ctx, site->prompt, site->in, c->how->strategy, true,
@@ -296,8 +296,6 @@ int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e) {
         actual[i].ntokens = 0;
         actual[i].tokens = tokens[i] = ARENA_ARRAY(o->ctx->mem, plan_tokens, COUNT_STRATEGIES);
     }
-    arena *made_up = arena_new_in(o->ctx->space);
-    status = llm_late_assume(o, made_up, e);
     for (int k = 0; k < COUNT_STRATEGIES && status == 0; k++) {
         counting c = {
             .o = o, .how = &strategies[k], .run = &runs[k], .mem = arena_new_in(o->ctx->space)};
@@ -306,7 +304,5 @@ int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e) {
             status = arena_full_error(c.mem, e);
         arena_free(c.mem);
     }
-    llm_late_forget(o);
-    arena_free(made_up);
     return status;
 }

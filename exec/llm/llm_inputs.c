@@ -134,8 +134,7 @@ static void late_finish(gathering *g, int f, arena *mem) {
                                    .text = ARENA_ARRAY(mem, str, n + 1),
                                    .key = ARENA_ARRAY(mem, hash128, n + 1),
                                    .late = true,
-                                   .state = ARENA_ARRAY(mem, uint8_t, n + 1),
-                                   .most = g->sources[f].most};
+                                   .state = ARENA_ARRAY(mem, uint8_t, n + 1)};
     arena_free(g->fields[f].mem);
     g->fields[f].mem = NULL;
 }

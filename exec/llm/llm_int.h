@@ -40,7 +40,6 @@ typedef struct field_values {
     hash128 *key; /* by id: hash of the text */
     bool late;
     uint8_t *state; /* late: by id: late_state; `text` and `key` are set if it is LATE_KNOWN */
-    uint32_t most;  /* late: it has at most this many different texts */
 } field_values;
 
 /* What a late field is computed from. */
@@ -50,7 +49,6 @@ typedef struct late_source {
     const int *cols; /* [ncols] columns of the rows */
     int nanswers;
     const uint32_t *const *inputs; /* [nanswers] by row: the input of a call whose answer is read */
-    uint32_t most;                 /* field_values.most */
 } late_source;
 
 enum { NO_INPUT = UINT32_MAX };
@@ -145,7 +143,8 @@ void prompt_set_data_first(prompt *p);
  * and the blank line before the row. Called once, before prompt_spans. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order);
-/* Makes the span of a late field's value, whose text is in `in`, in `mem`. */
+/* Makes the span of a late field's value, whose text is in `in`, in `mem`, which must outlive the
+ * requests with the span. */
 void prompt_add_value(prompt *p, const llm_inputs *in, int field, uint32_t id, arena *mem);
 /* Writes the spans of an input's prompt to `out`, and returns their number. The fields of its first
  * part are in `order`, others as written. `out` has room for prompt_max_spans() spans. */
@@ -158,11 +157,12 @@ int prompt_named_field(const prompt *p, const llm_span *span);
 
 /* ---- order (llm_order.c) --------------------------------------------------------------------- */
 
-/* Late fields have no part in solving, since their texts are not known. Those that have few
- * possible texts come first where that surely computes fewer tokens, the others last, both as
- * written; so a prompt's text does not depend on which rows were asked about before. */
+/* Fields that are computed from answers, late or not, have no part in solving. Those of which a list
+ * of texts is allowed come first where that surely computes no more tokens, the others last, both as
+ * written. So a prompt's text depends neither on which rows were asked about before, nor on where the
+ * planner placed the calls. */
 typedef struct input_order {
-    psm_result psm; /* units without those of late fields */
+    psm_result psm; /* units without those of fields computed from answers */
     bool recorded;  /* the order was taken from the record */
     uint32_t *rank; /* by input: its position in psm.row_order; set by order_rank() */
     str text;       /* for EXPLAIN: "synopsis, review", or the orders of the largest groups */

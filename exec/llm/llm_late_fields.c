@@ -55,28 +55,13 @@ static void find_origins(const llm_state *s, const expr *x, origins *from) {
         find_origins(s, x->args[i], from);
 }
 
-/* Returns the most different texts that x can have: one for each allowed answer of the calls that it
- * reads, for NULL and for the DEFAULT of a failed call; UINT32_MAX: unknown. */
-static uint32_t most_texts(const llm_state *s, const expr *x) {
-    if (x->kind == EXPR_COLUMN) {
-        int at = site_of_slot(s, x->column.slot);
-        const plan_call_site *site = at < 0 ? NULL : s->sites[at].plan;
-        bool listed = site && site->out_slot == x->column.slot && site->call->nliterals > 0;
-        return listed ? (uint32_t)site->call->nliterals + 2 : UINT32_MAX;
-    }
-    uint64_t most = 1;
-    for (int i = 0; i < x->nargs; i++)
-        most = BASE_MIN(most * most_texts(s, x->args[i]), UINT32_MAX);
-    return (uint32_t)most;
-}
-
 static void set_source(op *o, const expr *x, late_source *out) {
     const llm_state *s = o->state;
     int ncols = o->node->left->ncols, *cols = ARENA_ARRAY(o->mem, int, ncols + 1);
     const uint32_t **inputs = ARENA_ARRAY(o->mem, const uint32_t *, s->nsites + 1);
     origins from = {ARENA_ARRAY(o->mem, bool, ncols + 1), ARENA_ARRAY(o->mem, bool, s->nsites + 1)};
     find_origins(s, x, &from);
-    *out = (late_source){.late = true, .cols = cols, .inputs = inputs, .most = most_texts(s, x)};
+    *out = (late_source){.late = true, .cols = cols, .inputs = inputs};
     for (int c = 0; c < ncols; c++)
         if (from.cols[c])
             cols[out->ncols++] = c;
@@ -89,8 +74,8 @@ const late_source *llm_late_sources(op *o, const site_run *site, bool hidden) {
     int n = site->plan->call->nfields;
     late_source *out = ARENA_ARRAY(o->mem, late_source, n + 1);
     for (int f = 0; f < n; f++)
-        if (site->plan->late[f] && hidden)
-            out[f] = (late_source){.late = true, .most = UINT32_MAX};
+        if (hidden && site->plan->call->answer_texts[f] > 0)
+            out[f] = (late_source){.late = true};
         else if (site->plan->late[f])
             set_source(o, site->plan->args[f], &out[f]);
     return out;
@@ -104,22 +89,40 @@ static double expected_tokens(const llm_state *s, const expr *x) {
     return tokens;
 }
 
-double llm_late_tokens(const op *o, const site_run *site) {
+/* Returns the average tokens of a field's values, which are known. */
+static double average_tokens(const prompt *p, int f) {
     double tokens = 0;
-    for (int f = 0; f < site->plan->call->nfields; f++)
-        if (site->plan->late[f])
-            tokens += 2 + expected_tokens(o->state, site->plan->args[f]);
+    for (uint32_t i = 0; i < p->nvalues[f]; i++) {
+        size_t count;
+        llm_span_tokens(p->values[f][i], &count);
+        tokens += (double)count / p->nvalues[f];
+    }
+    return tokens;
+}
+
+double llm_answer_field_tokens(const op *o, const site_run *site) {
+    double tokens = 0;
+    for (int f = 0; f < site->plan->call->nfields; f++) {
+        size_t name;
+        if (site->plan->call->answer_texts[f] == 0)
+            continue;
+        llm_span_tokens(site->prompt->names[f], &name);
+        tokens +=
+            (double)name + (site->plan->late[f] ? expected_tokens(o->state, site->plan->args[f])
+                                                : average_tokens(site->prompt, f));
+    }
     return tokens;
 }
 
 /* ---- when the answers are there -------------------------------------------------------------- */
 
-static void set_text(site_run *site, int f, uint32_t id, str text, late_state state, arena *mem) {
+static void set_text(op *o, site_run *site, int f, uint32_t id, str text, late_state state) {
     field_values *v = &site->in->fields[f];
-    v->text[id] = str_copy(mem, text);
+    arena *kept = o->ctx->llm->kept;
+    v->text[id] = str_copy(kept, text);
     v->key[id] = hash_128(text.p, text.n);
     v->state[id] = (uint8_t)state;
-    prompt_add_value(site->prompt, site->in, f, id, mem);
+    prompt_add_value(site->prompt, site->in, f, id, kept);
 }
 
 static int set_value(op *o, site_run *site, int f, uint32_t id, value v, err *e) {
@@ -131,7 +134,7 @@ static int set_value(op *o, site_run *site, int f, uint32_t id, value v, err *e)
     }
     int status = value_cast(s->scratch, v, TYPE_TEXT, &text, e);
     if (status == 0)
-        set_text(site, f, id, text.s, LATE_KNOWN, o->ctx->llm->kept);
+        set_text(o, site, f, id, text.s, LATE_KNOWN);
     return status;
 }
 
@@ -235,7 +238,7 @@ static size_t text_tokens(const llm_engine *engine, const char *text) {
 static const char more[] = " …";
 
 static const char *start_of(const llm_call *call, uint32_t input, arena *mem) {
-    return arena_printf(mem, "[answer %u of #%d]", input + 1, call->number);
+    return arena_printf(mem, "[%u: answer of #%d]", input + 1, call->number);
 }
 
 static made_up make_up(const site_run *of, arena *mem) {
@@ -316,7 +319,7 @@ static str first_answer(op *o, const expr *x, const made_up *made, int64_t row) 
 
 /* Makes up the values of one late field, of each the one of rows[i]; ids[i] is its id. */
 static int assume_values(op *o, site_run *site, int f, const made_up *made, const int64_t *rows,
-                         const uint32_t *ids, int count, arena *mem, err *e) {
+                         const uint32_t *ids, int count, err *e) {
     llm_state *s = o->state;
     const expr *x = site->plan->args[f];
     batch view;
@@ -337,13 +340,13 @@ static int assume_values(op *o, site_run *site, int f, const made_up *made, cons
         value text, v = failed ? value_null() : column_get(&values, i);
         if (v.type == TYPE_NULL || value_cast(s->scratch, v, TYPE_TEXT, &text, &ignored) != 0)
             text = value_text(first_answer(o, x, made, rows[i]));
-        set_text(site, f, ids[i], text.s, LATE_ASSUMED, mem);
+        set_text(o, site, f, ids[i], text.s, LATE_ASSUMED);
     }
     return check_cancel(o->ctx->cancel, e);
 }
 
 /* Makes up the unknown values of one late field. */
-static int assume_field(op *o, site_run *site, int f, const made_up *made, arena *mem, err *e) {
+static int assume_field(op *o, site_run *site, int f, const made_up *made, err *e) {
     const llm_inputs *in = site->in;
     field_values *v = &in->fields[f];
     int64_t rows[BATCH_ROWS];
@@ -360,21 +363,21 @@ static int assume_field(op *o, site_run *site, int f, const made_up *made, arena
             v->state[ids[n - 1]] = LATE_ASSUMED;
         }
         if (n > 0)
-            status = assume_values(o, site, f, made, rows, ids, n, mem, e);
+            status = assume_values(o, site, f, made, rows, ids, n, e);
     }
-    return status ? status : arena_full_error(mem, e);
+    return status ? status : arena_full_error(o->ctx->llm->kept, e);
 }
 
-int llm_late_assume(op *o, arena *mem, err *e) {
+int llm_late_assume(op *o, err *e) {
     llm_state *s = o->state;
-    made_up *made = ARENA_ARRAY(mem, made_up, s->nsites + 1);
+    made_up *made = ARENA_ARRAY(o->mem, made_up, s->nsites + 1);
     int status = 0;
     for (int i = 0; i < s->nsites; i++)
-        made[i] = make_up(&s->sites[i], mem);
+        made[i] = make_up(&s->sites[i], o->mem);
     for (int i = 0; i < s->nsites && status == 0; i++)
         for (int f = 0; f < s->sites[i].plan->call->nfields && status == 0; f++)
             if (s->sites[i].plan->late[f] && s->sites[i].leader == &s->sites[i])
-                status = assume_field(o, &s->sites[i], f, made, mem, e);
+                status = assume_field(o, &s->sites[i], f, made, e);
     return status;
 }
 

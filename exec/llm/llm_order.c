@@ -31,10 +31,6 @@ psm_strategy llm_strategy_of(const settings *s) {
     return strategies[s->psm];
 }
 
-static bool any_late(const llm_inputs *in) {
-    return in->resolved != NULL;
-}
-
 /* Returns a field's values if no input has it. */
 static const uint32_t *all_absent(const llm_inputs *in, arena *mem) {
     uint32_t *ids = arena_alloc(mem, sizeof *ids * BASE_MAX(in->count, 1u));
@@ -43,14 +39,13 @@ static const uint32_t *all_absent(const llm_inputs *in, arena *mem) {
     return ids;
 }
 
-/* Fills *out with the inputs in the solver's form, measured in tokens. Late fields, and those whose
- * order is not solved, are absent. Its arrays are allocated in `mem`. */
+/* Fills *out with the inputs in the solver's form, measured in tokens. Fields that are computed from
+ * answers, and those whose order is not solved, are absent. Its arrays are allocated in `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
     psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
-    bool all = !any_late(in) && p->nsolved == p->nfields;
-    const uint32_t *absent = all ? NULL : all_absent(in, mem);
+    const uint32_t *absent = p->call->reads_answers ? all_absent(in, mem) : NULL;
     for (int f = 0; f < p->nfields; f++) {
-        if (in->fields[f].late || f >= p->nsolved) {
+        if (p->call->answer_texts[f] > 0 || f >= p->nsolved) {
             fields[f] = (psm_field){.name = p->call->field_names[f], .value = absent};
             continue;
         }
@@ -124,128 +119,97 @@ void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order) 
             order[n++] = (uint8_t)f;
 }
 
-/* ---- late fields ----------------------------------------------------------------------------- */
+/* ---- fields computed from answers ------------------------------------------------------------ */
 
 static uint64_t computed_units(const psm_result *r) {
     return r->total_units - r->shared_units;
 }
 
-/* Whether a late field has fewer possible texts than combinations of what it is computed from. */
-static bool has_few_texts(const llm_inputs *in, int f) {
-    return in->fields[f].late && in->fields[f].most < in->fields[f].count;
+/* Whether a field is computed from another call's answers, of which there is a list of allowed ones. */
+static bool has_few_texts(const llm_call *call, int f) {
+    return call->answer_texts[f] > 0 && call->answer_texts[f] < UINT32_MAX;
 }
 
-/* Sets *units to the most units that the known fields can take behind the late fields with few
- * texts: as many as if all combinations that these are computed from had different texts. */
-static int units_behind(const prompt *p, const llm_inputs *in, const input_order *solved,
-                        uint64_t *units, err *e) {
-    enum { CELL = 2 }; /* units of a late field's name and value here */
-    uint8_t order[PSM_MAX_FIELDS], known[PSM_MAX_FIELDS];
-    arena *mem = arena_new();
-    psm_options options = {.strategy = PSM_FIXED, .given_order = order};
-    input_order behind = {0};
-    psm_input input;
-    int n = 0, first = -1;
-    order_of_dominant_fields(&solved->psm, in->nfields, known);
-    solver_input(p, in, mem, &input);
-    psm_field *fields = ARENA_ARRAY(mem, psm_field, in->nfields);
-    memcpy(fields, input.fields, sizeof *fields * (size_t)in->nfields);
-    input.fields = fields;
-    for (int f = 0; f < in->nfields; f++) {
-        if (!has_few_texts(in, f))
-            continue;
-        uint32_t *length = ARENA_ARRAY(mem, uint32_t, in->fields[f].count + 1);
-        for (uint32_t i = 0; i < in->fields[f].count; i++)
-            length[i] = CELL - 1;
-        fields[f] = (psm_field){.name = p->call->field_names[f],
-                                .name_units = 1,
-                                .distinct = in->fields[f].count,
-                                .value = in->value[f],
-                                .length = length};
-        first = first < 0 ? f : first;
-        order[n++] = (uint8_t)f;
-    }
-    for (int k = 0; k < in->nfields; k++)
-        if (!has_few_texts(in, known[k]))
-            order[n++] = known[k];
-    int status = psm_solve(&input, &options, mem, &behind.psm, e);
-    if (status == 0)
-        *units = computed_units(&behind.psm) - (uint64_t)CELL * in->fields[first].count;
-    arena_free(mem);
-    return status;
+/* Returns the most units that the known fields take behind fields of `texts` different texts: `texts`
+ * trees of their own, each at most as large as the one tree; or nothing shared but a name. */
+static uint64_t units_behind(const prompt *p, const llm_inputs *in, const psm_result *solved,
+                             uint64_t texts) {
+    uint8_t order[PSM_MAX_FIELDS];
+    size_t name = 0;
+    order_of_dominant_fields(solved, in->nfields, order);
+    if (solved->groups[0].fields > 0)
+        llm_span_tokens(p->names[order[0]], &name);
+    uint64_t names = solved->orders == 1 ? (in->count - texts) * name : 0;
+    return BASE_MIN(texts * computed_units(solved), solved->total_units - names);
 }
 
-/* Sets *first to whether late fields with few texts, such as the answers of an ENUM, come before the
- * known fields: whatever the answers will be, this computes fewer tokens. */
-static int few_texts_first(const prompt *p, const llm_inputs *in, const input_order *solved,
-                           bool *first, err *e) {
-    uint64_t known = computed_units(&solved->psm), behind = 0, texts = 1, before = 0, after = 0;
-    int status = 0;
-    for (int f = 0; f < in->nfields; f++) {
+/* Whether the fields with few texts, such as the answers of an ENUM, come before the known fields:
+ * whatever the answers are, this computes no more tokens. So few rows, of which neither order shares
+ * anything, have the order that many rows have. */
+static bool few_texts_first(const prompt *p, const llm_inputs *in, const psm_result *solved) {
+    uint64_t texts = 1, before = 0, after = 0;
+    for (int f = 0; f < p->nsolved; f++) {
         size_t name;
-        if (!has_few_texts(in, f))
+        if (!has_few_texts(p->call, f))
             continue;
         llm_span_tokens(p->names[f], &name);
-        texts = BASE_MIN(texts * in->fields[f].most, in->count);
+        texts = BASE_MIN(texts * p->call->answer_texts[f], in->count);
         before += texts * (name + 1);
         after += in->count * (name + 1);
     }
-    *first = false;
-    if (before >= after)
-        return 0;
-    if (known > 0)
-        status = units_behind(p, in, solved, &behind, e);
-    *first = before + BASE_MIN(texts * known, behind) < known + after;
-    return status;
+    return after > 0 &&
+           before + units_behind(p, in, solved, texts) <= computed_units(solved) + after;
 }
 
-/* Rewrites an input's order: late fields with few texts if `first`, known fields, other late
- * fields, absent fields. given: the order of all fields that are present; NULL: there is none. */
-static void place_late_fields(const llm_inputs *in, uint32_t input, bool first,
-                              const uint8_t *given, uint8_t *order) {
+/* Rewrites an input's order: fields with few texts if `first`, known fields, other fields computed
+ * from answers, absent fields. given: the order of all fields that are present; NULL: there is none. */
+static void place_answers(const llm_call *call, const llm_inputs *in, uint32_t input, bool first,
+                          const uint8_t *given, uint8_t *order) {
     uint8_t solved[PSM_MAX_FIELDS];
+    bool placed[PSM_MAX_FIELDS] = {false};
     int n = 0;
     memcpy(solved, given ? given : order, (size_t)in->nfields);
+    for (int f = 0; f < in->nfields; f++)
+        placed[f] = in->value[f][input] == PSM_ABSENT;
     for (int f = 0; f < in->nfields && first; f++)
-        if (has_few_texts(in, f))
+        if (!placed[f] && has_few_texts(call, f)) {
+            placed[f] = true;
             order[n++] = (uint8_t)f;
+        }
     for (int k = 0; k < in->nfields; k++)
-        if (in->value[solved[k]][input] != PSM_ABSENT && (given || !in->fields[solved[k]].late))
+        if (!placed[solved[k]] && (given || call->answer_texts[solved[k]] == 0)) {
+            placed[solved[k]] = true;
             order[n++] = solved[k];
-    for (int f = 0; f < in->nfields && !given; f++)
-        if (in->fields[f].late && !(first && has_few_texts(in, f)))
+        }
+    for (int f = 0; f < in->nfields; f++)
+        if (!placed[f])
             order[n++] = (uint8_t)f;
     for (int f = 0; f < in->nfields; f++)
         if (in->value[f][input] == PSM_ABSENT)
             order[n++] = (uint8_t)f;
 }
 
-/* Completes a solved order with the late fields, and names it. */
-static int finish(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem,
-                  input_order *out, err *e) {
+/* Completes a solved order with the fields computed from answers, and names it. */
+static void finish(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem,
+                   input_order *out) {
     uint8_t written[PSM_MAX_FIELDS];
     const uint8_t *given = out->recorded ? NULL : options->given_order;
-    bool first = false;
-    int status = 0, nlate = 0;
+    int answers = 0;
     for (int f = 0; f < in->nfields; f++) {
-        nlate += in->fields[f].late;
+        answers += f < p->nsolved && p->call->answer_texts[f] > 0;
         written[f] = (uint8_t)f;
     }
-    if (p->nparts > 1)
-        nlate = 0; /* the fields of later parts are sent as written */
     if (!given && options->strategy == PSM_OFF)
         given = written;
-    if (nlate > 0 && in->count > 0 && !given)
-        status = few_texts_first(p, in, out, &first, e);
-    for (uint32_t i = 0; i < in->count && nlate > 0 && status == 0; i++)
-        place_late_fields(in, i, first, given,
-                          out->psm.field_order + (size_t)i * (size_t)in->nfields);
+    bool first = answers > 0 && in->count > 0 && !given && few_texts_first(p, in, &out->psm);
+    for (uint32_t i = 0; i < in->count && answers > 0; i++)
+        place_answers(p->call, in, i, first, given,
+                      out->psm.field_order + (size_t)i * (size_t)in->nfields);
     for (int g = 0; g < out->psm.ngroups; g++)
-        out->psm.groups[g].fields += nlate;
+        out->psm.groups[g].fields += answers;
     out->text = order_text(p, &out->psm, mem);
     if (out->recorded)
         out->text = str_from(arena_printf(mem, "%.*s (kept)", (int)out->text.n, out->text.p));
-    return status;
 }
 
 /* ---- SET field_order = 'a, b' ---------------------------------------------------------------- */
@@ -284,13 +248,17 @@ int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in
     int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
     if (status == 0)
         status = solve(p, in, &options, mem, out, e);
-    return status ? status : finish(p, in, &options, mem, out, e);
+    if (status == 0)
+        finish(p, in, &options, mem, out);
+    return status;
 }
 
 int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e) {
     psm_options options = {.strategy = PSM_FIXED, .one_order = true};
     int status = solve(p, in, &options, mem, out, e);
-    return status ? status : finish(p, in, &options, mem, out, e);
+    if (status == 0)
+        finish(p, in, &options, mem, out);
+    return status;
 }
 
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap,
@@ -446,7 +414,9 @@ int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strate
     if (status == 0 && keep && strategy != PSM_OFF && p->nsolved > 1)
         status = apply_record(ctx, p, in, &options, mem, out, e);
     options.given_order = listed;
-    return status ? status : finish(p, in, &options, mem, out, e);
+    if (status == 0)
+        finish(p, in, &options, mem, out);
+    return status;
 }
 
 /* ---- calls that go on from other calls ------------------------------------------------------- */

@@ -95,7 +95,7 @@ int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows
     double tokens = (double)memory.kv_budget_bytes / (double)token_bytes / KEPT_PART;
     double per_input =
         (double)(psm->total_units - psm->shared_units) / BASE_MAX(site->in->count, 1u) +
-        llm_late_tokens(o, site) + (double)site->prompt->head_tokens;
+        site->answer_field_tokens + (double)site->prompt->head_tokens;
     double per_row = per_input * site->in->count / (double)BASE_MAX(site->in->needed_rows, 1);
     *rows = (int64_t)BASE_MIN(BASE_MAX(tokens / BASE_MAX(per_row, 1e-6), 1), 1e15);
     return 0;

@@ -164,8 +164,7 @@ int llm_show_rows(op *o, err *e) {
             call_at(&s->sender, i)->reads_answers |= !late && s->sites[i].plan->reads[f].n > 0;
         }
     x->waves |= d->limit_hint > 0 || d->top_n.n > 0;
-    int status = llm_late_assume(o, x->mem, e);
-    return status ? status : llm_run_next(o, e);
+    return llm_run_next(o, e);
 }
 
 /* ---- EXPLAIN (PROMPT) ------------------------------------------------------------------------ */

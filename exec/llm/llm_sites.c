@@ -115,6 +115,7 @@ static int prepare_site(op *o, site_run *site, err *e) {
         status = solve_order(o, site, e);
     if (status)
         return status;
+    site->answer_field_tokens = llm_answer_field_tokens(o, site);
     site->answers = ARENA_ARRAY(mem_of(o), llm_answer *, site->in->count + 1);
     site->asked = ARENA_ARRAY(mem_of(o), uint8_t, site->in->rows + 1);
     facts_recall(ctx, site->plan->call, llm_engine_info(site->engine)->fingerprint, &site->facts);
@@ -128,6 +129,13 @@ static void take_order(llm_state *s, const site_run *leader) {
     for (int i = 0; i < s->nsites; i++)
         if (s->sites[i].leader == leader)
             *s->sites[i].order = *leader->order;
+}
+
+static bool only_answers(const llm_call *call) {
+    for (int f = 0; f < call->nfields; f++)
+        if (call->answer_texts[f] == 0)
+            return false;
+    return true;
 }
 
 /* Chooses whether the prompts of the leader's group begin with the data. The calls of a group whose
@@ -148,10 +156,11 @@ static int lay_out_group(op *o, site_run *leader, err *e) {
     }
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
-    bool unknown = leader->plan->nlate == leader->plan->call->nfields;
-    /* the layout must not depend on dedup, so inputs are counted once each; nor on late fields, whose
-     * texts are not known yet */
-    if (!data_first && !unknown && (!o->ctx->settings->dedup || leader->plan->nlate > 0)) {
+    bool unknown = only_answers(leader->plan->call);
+    /* the layout must not depend on dedup, so inputs are counted once each; nor on fields computed
+     * from answers, whose texts may not be known yet */
+    if (!data_first && !unknown &&
+        (!o->ctx->settings->dedup || leader->plan->call->reads_answers)) {
         mem = arena_new_in(o->ctx->space);
         status = inputs_gather(o->ctx, without_late_guard(o, leader),
                                llm_late_sources(o, leader, true), s->rows, true, mem, &distinct, e);

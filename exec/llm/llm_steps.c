@@ -91,7 +91,10 @@ static int compare_strategies(op *o, err *e) {
         return 0;
     llm_publish(o, "counting");
     plan_actual *counted = ARENA_ARRAY(o->mem, plan_actual, s->nstages + 1);
-    int status = llm_count_stages(o, runs, counted, e);
+    int status = llm_late_assume(o, e);
+    if (status == 0)
+        status = llm_count_stages(o, runs, counted, e);
+    llm_late_forget(o);
     for (int i = 0; i < s->nstages && status == 0; i++)
         for (int k = 0; k < counted[i].ntokens; k++)
             watch_baseline(p, &counted[i].tokens[k]);

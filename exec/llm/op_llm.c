@@ -44,10 +44,17 @@ static int count_rows(op *o, err *e) {
         counted[i] = s->stages[i].actual;
         counted[i].rows = (uint64_t)s->decided_rows;
     }
-    int status = llm_count_stages(o, o->ctx->llm->counts, counted, e);
+    int status = llm_late_assume(o, e);
+    if (status == 0)
+        status = llm_count_stages(o, o->ctx->llm->counts, counted, e);
     for (int i = 0; i < s->nstages; i++)
         s->stages[i].actual = counted[i];
     return status;
+}
+
+static int show_rows(op *o, err *e) {
+    int status = llm_late_assume(o, e);
+    return status ? status : llm_show_rows(o, e);
 }
 
 static const llm_driver ask_driver = {.open = llm_ask_open,
@@ -62,16 +69,20 @@ static const llm_driver sample_driver = {.open = llm_ask_open,
                                          .drain = llm_ask_drain};
 
 static const llm_mode *mode_of(const exec_ctx *ctx) {
-    static const llm_mode
-        answer = {.driver = &ask_driver,
-                  .decide = answer_rows,
-                  .answers = true,
-                  .filters = true,
-                  .returns = true},
-        warm = {.driver = &ask_driver, .decide = answer_rows, .filters = true, .returns = true},
-        sample = {.driver = &sample_driver, .decide = answer_sample, .answers = true},
-        count = {.decide = count_rows, .returns = true},
-        show = {.driver = &llm_show_driver, .decide = llm_show_rows, .returns = true};
+    static const llm_mode answer = {.driver = &ask_driver,
+                                    .decide = answer_rows,
+                                    .answers = true,
+                                    .filters = true,
+                                    .returns = true},
+                          warm = {.driver = &ask_driver,
+                                  .decide = answer_rows,
+                                  .filters = true,
+                                  .returns = true},
+                          sample = {.driver = &sample_driver,
+                                    .decide = answer_sample,
+                                    .answers = true},
+                          count = {.decide = count_rows, .returns = true},
+                          show = {.driver = &llm_show_driver, .decide = show_rows, .returns = true};
     if (ctx->count_only)
         return ctx->show == SHOW_NOTHING ? &count : &show;
     if (ctx->llm->sample > 0)

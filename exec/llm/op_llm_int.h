@@ -75,6 +75,7 @@ typedef struct site_run {
     llm_answer **answers; /* by input: its answer in the memo; NULL: not asked yet */
     uint8_t *asked;       /* by row: whether its answer was wanted; the late guard was true */
     call_facts facts;
+    double answer_field_tokens; /* llm_answer_field_tokens() */
     bool learned; /* this run added answers to `facts`, which are not in the catalog yet */
 } site_run;
 
@@ -226,16 +227,18 @@ str llm_sites_order_text(op *o, int first, int end);
 /* ---- late fields (llm_late_fields.c) ---------------------------------------------------------------- */
 
 /* Returns what each field of a call site is computed from, for inputs_gather(). The inputs of earlier
- * call sites must be there. hidden: late fields are as if all rows had the same value. */
+ * call sites must be there. hidden: fields that are computed from answers, late or not, are as if all rows had
+ * the same value. */
 const late_source *llm_late_sources(op *o, const site_run *site, bool hidden);
-/* Returns the expected tokens of an input's late fields. */
-double llm_late_tokens(const op *o, const site_run *site);
+/* Returns the expected tokens of an input's fields that are computed from answers: psm_result does not
+ * count them. */
+double llm_answer_field_tokens(const op *o, const site_run *site);
 /* Makes the texts of the late fields of these rows, which are about to be asked. Rows whose answer is
  * NULL without a call lose their input. */
 int llm_late_resolve(op *o, site_run *site, const int64_t *rows, int64_t count, err *e);
-/* Gives all late values that are not known a made-up text of the expected length, in `mem`, so that
- * prompts can be counted or shown without answers. */
-int llm_late_assume(op *o, arena *mem, err *e);
+/* Gives all late values that are not known a made-up text of the expected length, so that prompts can
+ * be counted or shown without answers. */
+int llm_late_assume(op *o, err *e);
 void llm_late_forget(op *o); /* forgets the made-up texts */
 
 /* ---- rows (llm_rows.c) ----------------------------------------------------------------------- */
@@ -352,7 +355,7 @@ void llm_note_answers(op *o);
 /* ---- counting (llm_count.c) ------------------------------------------------------------------ */
 
 /* Counts what each stage costs under every strategy, and sets `tokens` and `bound` of
- * actual[nstages]. runs[COUNT_STRATEGIES] has the sessions and prompts of the operators counted
+ * actual[nstages]. Late values must be known or assumed. runs[COUNT_STRATEGIES] has the sessions and prompts of the operators counted
  * earlier. */
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
 /* Sets *out to run's session of this engine, which computes nothing. */
@@ -365,7 +368,7 @@ bool count_run_knows(count_run *run, llm_sender *x, int at, uint32_t input);
 
 extern const llm_driver llm_show_driver;
 /* Collects the prompts that a run would send about the rows that it would take next, if all rows
- * passed all filters. */
+ * passed all filters. Late values must be known or assumed. */
 int llm_show_rows(op *o, err *e);
 
 #endif

@@ -28,20 +28,12 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
         order[i] = (uint8_t)i;
 }
 
-static bool reads_text_answer(const expr *x, const rel *input) {
-    const llm_site *of = x->kind == EXPR_COLUMN ? estimate_site_of(input, x->column.id) : NULL;
-    bool found = of && of->call->nliterals == 0;
-    for (int i = 0; i < x->nargs && !found; i++)
-        found = reads_text_answer(x->args[i], input);
-    return found;
-}
-
-/* Moves the fields whose texts are not known before other calls have answered to the end. */
-static void texts_last(const llm_call *call, const field_estimate *f, uint8_t *order) {
+/* Moves the fields that are computed from answers without a list of allowed ones to the end. */
+static void texts_last(const llm_call *call, uint8_t *order) {
     uint8_t last[PSM_MAX_FIELDS];
     int n = 0, kept = 0;
     for (int i = 0; i < call->nfields && call->nfields <= PSM_MAX_FIELDS; i++)
-        if (f[order[i]].is_text)
+        if (call->answer_texts[order[i]] == UINT32_MAX)
             last[n++] = order[i];
         else
             order[kept++] = order[i];
@@ -55,7 +47,7 @@ static void texts_last(const llm_call *call, const field_estimate *f, uint8_t *o
  * 3. field_order = 'keep', and an earlier run recorded an order;
  * 4. there is a joint sample (`joint`, from joint_distinct): the order with the fewest tokens;
  * 5. otherwise by descending field_estimate.score.
- * In 3 to 5, fields that read TEXT answers come last. */
+ * In 3 to 5, fields that are computed from TEXT answers come last. */
 static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f,
                                  const double *joint, uint8_t *order) {
     const settings *set = s->env->settings;
@@ -71,7 +63,7 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
         return ORDER_WRITTEN;
     }
     if (keep && s->env->field_order && s->env->field_order(s->env->ctx, call, order)) {
-        texts_last(call, f, order);
+        texts_last(call, order);
         return ORDER_RECORDED;
     }
     if (joint) {
@@ -84,7 +76,7 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
             order[at] = order[at - 1];
         order[at] = (uint8_t)i;
     }
-    texts_last(call, f, order);
+    texts_last(call, order);
     return ORDER_SCORED;
 }
 
@@ -152,7 +144,6 @@ static double distinct_inputs(estimator *s, const llm_site *site, const rel *inp
         f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
         f[i].score = f[i].tokens * rows / f[i].distinct;
         f[i].joint = c.joint;
-        f[i].is_text = reads_text_answer(site->args[i], input);
         distinct = BASE_MIN(distinct * f[i].distinct, rows);
     }
     *joint = joint_distinct(s, site->call, f, rows);

@@ -200,7 +200,8 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
 
 /* ---- selectivity ----------------------------------------------------------------------------- */
 
-const llm_site *estimate_site_of(const rel *r, int id) {
+/* Finds the LLM call that computes column `id` of r; NULL: no call does. */
+static const llm_site *site_of_column(const rel *r, int id) {
     for (; r; r = r->left) {
         int at = column_at(r, id);
         if (at < 0)
@@ -218,7 +219,7 @@ const llm_site *estimate_site_of(const rel *r, int id) {
                 return NULL;
             id = from->column.id;
         } else if (r->right && column_at(r->left, id) < 0) {
-            return estimate_site_of(r->right, id);
+            return site_of_column(r->right, id);
         }
     }
     return NULL;
@@ -255,7 +256,7 @@ static double common_fraction_of(const column_estimate *c, value v) {
 /* Estimates the selectivity of x = constant. */
 static double constant_selectivity(estimator *s, const expr *x, const expr *constant,
                                    const rel *r) {
-    const llm_site *site = x->kind == EXPR_COLUMN ? estimate_site_of(r, x->column.id) : NULL;
+    const llm_site *site = x->kind == EXPR_COLUMN ? site_of_column(r, x->column.id) : NULL;
     if (site && constant->kind == EXPR_LITERAL)
         return answer_selectivity(s, site->call, constant->literal);
     column_estimate c = estimate_expr(s, x, r);

@@ -18,7 +18,6 @@ typedef struct field_estimate {
     double tokens;      /* average tokens of the field in a prompt: name, value, separators */
     double distinct;    /* number of distinct values */
     double score;       /* tokens * rows / distinct; the highest score is sent first */
-    bool is_text;       /* reads another call's TEXT answer: it is sent after the other fields */
     joint_column joint; /* column_estimate.joint of the value */
 } field_estimate;
 
@@ -55,8 +54,6 @@ struct estimator {
 /* Estimates the average bytes of an expression of type TEXT (estimate_text.c). */
 double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
 
-/* Finds the LLM call that computes column `id` of r; NULL: no call does. */
-const llm_site *estimate_site_of(const rel *r, int id);
 /* Sets the estimate of the column of a call's answers over `input`, of which the default estimate is
  * given in *c: an answer is a function of its input, so it has no more values than the call has
  * inputs or allowed answers. */

@@ -87,19 +87,18 @@ static void find_groups(layout *l) {
     }
 }
 
-/* Returns the call site without its late fields, which read answers: the run chooses the layout
+/* Returns the call site without the fields that are computed from answers: the run chooses the layout
  * before it knows their texts. */
 static llm_site known_part(const layout *l, const llm_site *u) {
     llm_call *call = ARENA_NEW(l->s->mem, llm_call);
     llm_site part = {.call = call, .args = ARENA_ARRAY(l->s->mem, expr *, u->call->nfields + 1)};
-    id_set ids = id_set_new(l->s->mem);
-    id_set_add_columns(&ids, l->base);
     *call = *u->call;
     call->field_names = ARENA_ARRAY(l->s->mem, str, call->nfields + 1);
     call->field_required = ARENA_ARRAY(l->s->mem, bool, call->nfields + 1);
+    call->answer_texts = ARENA_ARRAY(l->s->mem, uint32_t, call->nfields + 1);
     call->nfields = 0;
     for (int f = 0; f < u->call->nfields; f++) {
-        if (!expr_only_in(u->args[f], &ids))
+        if (u->call->answer_texts[f] > 0)
             continue;
         part.args[call->nfields] = u->args[f];
         call->field_names[call->nfields] = u->call->field_names[f];

@@ -781,6 +781,7 @@ static int complete_call(binder *b, const node *n, llm_call *call, fields *f, co
     call->nfields = f->n;
     call->field_names = f->names;
     call->field_required = ARENA_ARRAY(b->mem, bool, f->n);
+    call->answer_texts = ARENA_ARRAY(b->mem, uint32_t, f->n);
     call->pos = b->view_depth ? -1 : n->pos;
     call->len = b->view_depth ? 0 : n->len;
     int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);

@@ -1,43 +1,48 @@
 /*
- * reads.c - which calls of a statement have a field that is computed from another call's answer.
+ * reads.c - which fields of a statement's calls are computed from another call's answer.
  *
  * Invariant: this depends on the bound statement alone. What the planner does with it later, such as
- * merging projections, has no influence.
+ * placing calls below joins or merging projections, has no influence.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tree_int.h"
 
+enum { UNKNOWN = UINT32_MAX };
+
 typedef struct answer_search {
-    bool *made;        /* by column id: its value is computed from an answer */
+    /* By column id: 0: it is not computed from an answer; otherwise the most different texts that its
+     * values can have, or UNKNOWN. */
+    uint32_t *texts;
     bool *seen;        /* by number of a shared relation: visited in this round */
-    bool changed;      /* this round has found another column */
+    bool changed;      /* this round has found something */
     const rel *rounds; /* the innermost REL_RECURSIVE whose right input is being visited, or NULL */
 } answer_search;
 
-typedef struct column_search {
-    const bool *made;
-    bool found;
-} column_search;
+static uint32_t times(uint32_t a, uint32_t b) {
+    return (uint64_t)a * b < UNKNOWN ? a * b : UNKNOWN;
+}
 
-static void look_at(void *ctx, int id) {
-    column_search *c = ctx;
-    c->found = c->found || c->made[id];
+/* Returns the most different texts of an expression, as answer_search.texts. */
+static uint32_t texts_of(const answer_search *s, const expr *x) {
+    uint32_t texts = 1;
+    bool answers = false, cells = x != NULL && expr_is_volatile(x);
+    if (x == NULL)
+        return 0;
+    if (x->kind == EXPR_COLUMN)
+        return s->texts[x->column.id];
+    for (int i = 0; i < x->nargs; i++) {
+        uint32_t of = texts_of(s, x->args[i]);
+        answers = answers || of > 0;
+        cells = cells || (of == 0 && expr_first_column(x->args[i]) >= 0);
+        texts = times(texts, BASE_MAX(of, 1u));
+    }
+    return !answers ? 0 : cells ? UNKNOWN : texts;
 }
 
 static bool reads(const answer_search *s, const expr *x) {
-    column_search c = {s->made, false};
-    if (x != NULL)
-        expr_columns(x, look_at, &c);
-    return c.found;
-}
-
-static bool any_reads(const answer_search *s, expr *const *list, int n) {
-    for (int i = 0; i < n; i++)
-        if (reads(s, list[i]))
-            return true;
-    return false;
+    return texts_of(s, x) > 0;
 }
 
 static bool keys_read(const answer_search *s, const sort_key *keys, int n) {
@@ -47,64 +52,77 @@ static bool keys_read(const answer_search *s, const sort_key *keys, int n) {
     return false;
 }
 
-static bool group_makes(const answer_search *s, const rel *x, int id) {
+static uint32_t texts_of_group(const answer_search *s, const rel *x, int id) {
     for (int i = 0; i < x->group.nkeys; i++)
         if (x->group.keys[i].id == id)
-            return reads(s, x->group.keys[i].value);
+            return texts_of(s, x->group.keys[i].value);
     for (int i = 0; i < x->group.naggs; i++) {
         const rel_agg *a = &x->group.aggs[i];
         if (a->id == id)
-            return reads(s, a->arg) || reads(s, a->filter) || keys_read(s, a->keys, a->nkeys);
+            return reads(s, a->arg) || reads(s, a->filter) || keys_read(s, a->keys, a->nkeys)
+                       ? UNKNOWN
+                       : 0;
     }
-    return false;
+    return 0;
 }
 
-static bool window_makes(const answer_search *s, const rel *x, int id) {
+static uint32_t texts_of_window(const answer_search *s, const rel *x, int id) {
     for (int i = 0; i < x->window.nfunctions; i++) {
         const rel_window *w = &x->window.functions[i];
-        if (w->id == id)
-            return any_reads(s, w->args, w->nargs) || reads(s, w->filter) ||
-                   keys_read(s, x->window.keys, w->nkeys);
+        if (w->id != id)
+            continue;
+        bool found = reads(s, w->filter) || keys_read(s, x->window.keys, w->nkeys);
+        for (int k = 0; k < w->nargs; k++)
+            found = found || reads(s, w->args[k]);
+        return found ? UNKNOWN : 0;
     }
-    return false;
+    return 0;
 }
 
-static bool site_makes(const rel *x, int id) {
-    for (int i = 0; i < x->llm.nsites; i++)
-        if (llm_site_makes(&x->llm.sites[i], id))
-            return true;
-    return false;
+/* An answer is one of the literals or the DEFAULT of a failed call. */
+static uint32_t texts_of_answer(const rel *x, int id) {
+    for (int i = 0; i < x->llm.nsites; i++) {
+        const llm_site *site = &x->llm.sites[i];
+        if (site->out_id == id && site->call->nliterals > 0)
+            return (uint32_t)site->call->nliterals + 1;
+        if (llm_site_makes(site, id))
+            return UNKNOWN;
+    }
+    return 0;
 }
 
-/* Whether the column at this position of an input is computed from an answer. */
-static bool input_has(const answer_search *s, const rel *input, int at) {
-    return input != NULL && s->made[input->cols[at].id];
+/* Of a column whose values are those of a column of one input or of the other. */
+static uint32_t texts_of_either(const answer_search *s, const rel *x, int at) {
+    uint32_t left = s->texts[x->left->cols[at].id],
+             right = x->right == NULL ? left : s->texts[x->right->cols[at].id];
+    return left == right ? left : UNKNOWN;
 }
 
-/* Whether x computes the column at this position from an answer. */
-static bool makes_of_answer(const answer_search *s, const rel *x, int at) {
+/* Returns the most different texts of x's column at this position, as far as x makes it. */
+static uint32_t texts_made(const answer_search *s, const rel *x, int at) {
     int id = x->cols[at].id;
     switch (x->kind) {
     case REL_PROJECT:
-        return reads(s, x->project.exprs[at].value);
+        return texts_of(s, x->project.exprs[at].value);
     case REL_GROUP:
-        return group_makes(s, x, id);
+        return texts_of_group(s, x, id);
     case REL_WINDOW:
-        return window_makes(s, x, id);
+        return texts_of_window(s, x, id);
     case REL_LLM:
-        return site_makes(x, id);
+        return texts_of_answer(x, id);
     case REL_SHARED:
     case REL_SETOP:
     case REL_RECURSIVE:
-        return input_has(s, x->left, at) || input_has(s, x->right, at);
+        return texts_of_either(s, x, at);
     case REL_WORKING:
-        return s->rounds != NULL && s->rounds->recursive.number == x->working.number &&
-               s->made[s->rounds->cols[at].id];
+        return s->rounds != NULL && s->rounds->recursive.number == x->working.number
+                   ? s->texts[s->rounds->cols[at].id]
+                   : 0;
     case REL_JOIN:
     case REL_APPLY:
-        return id == x->join.mark_id && reads(s, x->join.predicate);
+        return id == x->join.mark_id && reads(s, x->join.predicate) ? UNKNOWN : 0;
     default:
-        return false;
+        return 0;
     }
 }
 
@@ -112,7 +130,11 @@ static void note_calls(const answer_search *s, const rel *x) {
     for (int i = 0; x->kind == REL_LLM && i < x->llm.nsites; i++) {
         const llm_site *site = &x->llm.sites[i];
         llm_call *call = (llm_call *)(uintptr_t)site->call;
-        call->reads_answers = call->reads_answers || any_reads(s, site->args, call->nfields);
+        for (int f = 0; f < call->nfields; f++) {
+            uint32_t texts = texts_of(s, site->args[f]);
+            call->answer_texts[f] = BASE_MAX(call->answer_texts[f], texts);
+            call->reads_answers = call->reads_answers || texts > 0;
+        }
     }
 }
 
@@ -127,13 +149,15 @@ static void visit(answer_search *s, const rel *x) {
     visit(s, x->right);
     s->rounds = outer;
     note_calls(s, x);
-    for (int i = 0; i < x->ncols; i++)
-        if (!s->made[x->cols[i].id] && makes_of_answer(s, x, i))
-            s->made[x->cols[i].id] = s->changed = true;
+    for (int i = 0; i < x->ncols; i++) {
+        uint32_t texts = texts_made(s, x, i), *known = &s->texts[x->cols[i].id];
+        s->changed = s->changed || texts > *known;
+        *known = BASE_MAX(*known, texts);
+    }
 }
 
 void rel_note_answer_fields(const rel *x, int next_id, int next_share) {
-    answer_search s = {.made = mem_zalloc((size_t)next_id + 1),
+    answer_search s = {.texts = mem_zalloc(sizeof(uint32_t) * ((size_t)next_id + 1)),
                        .seen = mem_zalloc((size_t)next_share + 1),
                        .changed = true};
     while (s.changed) {
@@ -141,6 +165,6 @@ void rel_note_answer_fields(const rel *x, int next_id, int next_share) {
         memset(s.seen, 0, (size_t)next_share + 1);
         visit(&s, x);
     }
-    free(s.made);
+    free(s.texts);
     free(s.seen);
 }

@@ -48,7 +48,7 @@ void rel_settle_all(rel *r);
 
 /* ---- reads.c --------------------------------------------------------------------------------- */
 
-/* Sets llm_call.reads_answers of the calls in the tree x; x may be NULL. Its column ids are below
+/* Sets reads_answers and answer_texts of the calls in the tree x; x may be NULL. Its column ids are below
  * next_id, its numbers of shared relations below next_share. */
 void rel_note_answer_fields(const rel *x, int next_id, int next_share);
 
