@@ -184,7 +184,8 @@ typedef struct plan_call_site {
     int nprobs;
     plan_prob *probs; /* [nprobs] the probabilities that LLM_PROB() and LLM_MEAN() read */
     plan_read *reads; /* [call->nfields] the calls whose answers a field is computed from */
-    /* Call sites with the same number ask about the same fields of all rows of the base. */
+    /* Call sites with the same number ask about the same fields of all rows of the base, and their
+     * prompts can share the row (llm_calls_share_row). */
     int group;
     /* Estimated share of the base's rows that this call is asked about. Each call before it whose
      * answer a filter reads halves the share. The share depends on the statement alone. */
