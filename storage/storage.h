@@ -48,7 +48,7 @@ const char *store_path(const store *s);
 bool store_is_memory(const store *s);
 bool store_is_read_only(const store *s);
 /* Copies tables.mdb, compacted, into a new database directory, which appears only once the copy is
- * complete and synced. ERR_CANCELLED, ERR_IO, ERR_FULL. */
+ * complete and synced. ERR_CORRUPT if store_check finds faults; ERR_CANCELLED, ERR_IO, ERR_FULL. */
 int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e);
 
 /* Verifies all of the database in the directory `from`, which need not be one that can be opened, or

@@ -55,6 +55,20 @@ static void set_seen(page_guard *g, const guard_tree *t, uint64_t page) {
         g->seen[page] = t->mark;
 }
 
+static bool free_list_has(page_guard *g, const page_meta *meta, uint64_t page);
+
+/* Whether a page is in the free list of a commit, as far as that was marked. This process's commits
+ * since then may have taken the page from the list: then it is looked up, once. */
+static bool is_free(page_guard *g, const page_meta *meta, uint64_t page) {
+    if (!meta || page >= g->seen_pages || g->seen[page] != GUARD_MARK_FREE ||
+        meta->txn + 1 < g->mark_txn)
+        return false;
+    if (meta->txn + 1 == g->mark_txn || free_list_has(g, meta, page))
+        return true;
+    g->seen[page] = 0;
+    return false;
+}
+
 static void seen_resize(page_guard *g, uint64_t pages) {
     if (pages <= g->seen_pages)
         return;
@@ -93,6 +107,9 @@ static inline int compare(const guard_tree *t, MDB_val a, MDB_val b) {
 static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
     if (is_seen(g, t, s->page) && page_in_file(&g->file, s->page, 1)) {
         page_shape(&g->file, s->page, &s->leaf, &s->nodes);
+    } else if (is_free(g, t->free_of, s->page)) {
+        return fault(g, s->page, "is of an older commit: it is in the list of free pages", &s->low,
+                     &s->high);
     } else {
         const char *what = page_verify(&g->file, s->page, t->free_list, &s->leaf, &s->nodes);
         if (what)
@@ -348,57 +365,128 @@ bool guard_named(page_guard *g, const page_meta *meta, const char *name, page_tr
 
 /* ---- the free list --------------------------------------------------------------------------- */
 
-/* Verifies a record of the free list: a count, then page numbers in descending order, each listed
- * once in the whole list (listed: a bit per page). */
-static bool check_free_record(page_guard *g, const step *s, int index, uint8_t *listed) {
-    page_node n = page_get_node(&g->file, s->page, true, index);
-    const uint8_t *bytes = n.data;
-    uint64_t count, before = UINT64_MAX;
-    const char *what = bytes ? NULL : page_overflow(&g->file, n.child, n.data_bytes, &bytes);
-    if (!what && n.data_bytes < 8)
-        what = "has a free list of a wrong length";
-    if (what)
-        return fault(g, bytes ? s->page : n.child, what, NULL, NULL);
-    memcpy(&count, bytes, 8);
-    if (count > n.data_bytes / 8 - 1)
-        return fault(g, s->page, "has a free list of a wrong length", NULL, NULL);
-    for (uint64_t i = 1; i <= count; i++) {
-        uint64_t page;
-        memcpy(&page, bytes + 8 * i, 8);
+/* What is done with the records of the free list: all of it is verified and its pages are set in
+ * `listed`, or if `listed` is NULL, one page is looked for. */
+typedef struct free_visit {
+    uint8_t *listed; /* a bit per page */
+    uint64_t newest; /* the transaction that freed the last record's pages */
+    uint64_t page;
+    bool found;
+} free_visit;
+
+/* Verifies the page numbers of a record: descending, and each once in the whole list. */
+static bool list_pages(const page_guard *g, const uint8_t *pages, uint64_t count, uint8_t *listed) {
+    uint64_t before = UINT64_MAX;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t page = page_load64(pages + 8 * i);
         if (page < 2 || page > g->file.last_page || page >= before ||
             listed[page / 8] >> (page % 8) & 1)
-            return fault(g, s->page, "has a free list with wrong page numbers", NULL, NULL);
+            return false;
         listed[page / 8] |= (uint8_t)(1u << (page % 8));
         before = page;
     }
     return true;
 }
 
+static bool has_page(const uint8_t *pages, uint64_t count, uint64_t page) {
+    uint64_t low = 0, high = count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2, at = page_load64(pages + 8 * middle);
+        if (at == page)
+            return true;
+        if (at > page)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+/* Visits a record of the free list: a count, then page numbers. */
+static bool visit_free_record(page_guard *g, const step *s, int index, free_visit *v) {
+    page_node n = page_get_node(&g->file, s->page, true, index);
+    const uint8_t *bytes = n.data;
+    const char *what = bytes ? NULL : page_overflow(&g->file, n.child, n.data_bytes, &bytes);
+    if (!what && (n.data_bytes < 8 || page_load64(bytes) > n.data_bytes / 8 - 1))
+        what = "has a free list of a wrong length";
+    if (what)
+        return fault(g, bytes ? s->page : n.child, what, NULL, NULL);
+    uint64_t count = page_load64(bytes);
+    if (!v->listed)
+        v->found = v->found || has_page(bytes + 8, count, v->page);
+    else if (!list_pages(g, bytes + 8, count, v->listed))
+        return fault(g, s->page, "has a free list with wrong page numbers", NULL, NULL);
+    v->newest = page_load64(n.key);
+    return true;
+}
+
 static bool free_below(page_guard *g, const guard_tree *t, const step *s, int depth,
-                       uint8_t *listed) {
+                       free_visit *v) {
     if (depth == PAGE_DEPTH_MAX)
         return fault(g, s->page, "is too deep", NULL, NULL);
     for (int i = 0; i < s->nodes; i++) {
         step child;
-        if (s->leaf ? !check_free_record(g, s, i, listed)
+        if (s->leaf ? !visit_free_record(g, s, i, v)
                     : !enter_child(g, t, s, i, depth + 1, &child) ||
-                          !free_below(g, t, &child, depth + 1, listed))
+                          !free_below(g, t, &child, depth + 1, v))
             return false;
     }
     return true;
 }
 
-bool guard_free_list(page_guard *g, const page_meta *meta) {
+static bool visit_free_list(page_guard *g, const page_meta *meta, free_visit *v) {
     guard_tree t = {.record = meta->trees[0], .mark = GUARD_MARK_FREE_LIST, .free_list = true};
     step root = {.page = t.record.root};
-    if (root.page == NO_PAGE || g->free_txn == meta->txn + 1)
+    return enter(g, &t, &root, 1) && free_below(g, &t, &root, 1, v);
+}
+
+static bool free_list_has(page_guard *g, const page_meta *meta, uint64_t page) {
+    free_visit v = {.page = page};
+    return meta->trees[0].root != NO_PAGE && visit_free_list(g, meta, &v) && v.found;
+}
+
+static void mark_free(page_guard *g, const uint8_t *listed, uint64_t last_page) {
+    for (uint64_t at = 0; at <= last_page / 8; at++)
+        for (unsigned bits = listed[at]; bits; bits &= bits - 1)
+            g->seen[at * 8 + (unsigned)__builtin_ctz(bits)] = GUARD_MARK_FREE;
+}
+
+bool guard_free_list(page_guard *g, const page_meta *meta) {
+    uint64_t root = meta->trees[0].root;
+    if (root == NO_PAGE || g->free_txn == meta->txn + 1)
         return true;
-    uint8_t *listed = mem_zalloc(g->file.last_page / 8 + 1);
-    bool sound = enter(g, &t, &root, 1) && free_below(g, &t, &root, 1, listed);
-    free(listed);
-    if (sound)
-        g->free_txn = meta->txn + 1;
+    free_visit v = {.listed = mem_zalloc(g->file.last_page / 8 + 1)};
+    bool sound = visit_free_list(g, meta, &v);
+    /* Each commit replaces at least the root of the main tree, whose page it frees. */
+    if (sound && v.newest != meta->txn)
+        sound = fault(g, root, "is the root of an older list", NULL, NULL);
+    if (sound) {
+        mark_free(g, v.listed, g->file.last_page);
+        g->free_txn = g->mark_txn = meta->txn + 1;
+    }
+    free(v.listed);
     return sound;
+}
+
+bool guard_free_list_is_short(const page_meta *meta) {
+    enum { SHORT_PAGES = 64 };
+    const page_tree *t = &meta->trees[0];
+    return t->branch_pages + t->leaf_pages + t->overflow_pages <= SHORT_PAGES;
+}
+
+bool guard_main(page_guard *g, const page_meta *meta) {
+    guard_tree t = {
+        .record = meta->trees[1], .mark = GUARD_MARK_MAIN, .of_trees = true, .free_of = meta};
+    bool sound = verify_tree(g, &t, LEAVES);
+    if (!sound)
+        g->main_txn = 0;
+    return sound;
+}
+
+bool guard_root(page_guard *g, const page_meta *meta, const page_tree *record) {
+    return record->root == NO_PAGE || !is_free(g, meta, record->root) ||
+           fault(g, record->root, "is of an older commit: it is in the list of free pages", NULL,
+                 NULL);
 }
 
 /* ---- transactions ---------------------------------------------------------------------------- */
@@ -423,21 +511,21 @@ bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta
             *moved = *moved || meta->txn > txn;
         return fault(g, txn & 1, "is the meta page of another commit", NULL, NULL);
     }
+    if (meta->last_page > g->file.pages + PAGES_BEYOND)
+        return fault(g, txn & 1, "is a meta page whose last page is out of range", NULL, NULL);
     g->file.last_page = meta->last_page;
     if (g->txn != txn) {
         if (g->seen)
             memset(g->seen, 0, g->seen_pages * sizeof *g->seen);
         g->txn = txn;
-        g->main_txn = g->free_txn = 0;
+        g->main_txn = g->free_txn = g->mark_txn = 0;
     }
     seen_resize(g, meta->last_page + 1);
-    guard_tree main_tree = {.record = meta->trees[1], .mark = GUARD_MARK_MAIN, .of_trees = true};
-    bool sound = verify_tree(g, &main_tree, LEAVES);
-    if (sound) {
-        g->main_txn = txn + 1;
-        g->meta = *meta;
-    }
-    return sound;
+    if (!guard_main(g, meta))
+        return false;
+    g->main_txn = txn + 1;
+    g->meta = *meta;
+    return true;
 }
 
 void guard_committed(page_guard *g, uint64_t txn) {

@@ -12,6 +12,10 @@
  * Only pages of the last commit before the transaction are verified. Pages that the transaction
  * itself has written are in this process's memory and trusted.
  *
+ * A page number that was damaged may name an older version of a page, which is sound by itself, but
+ * is in the free list. A write transaction compares every page with that list, a read transaction the
+ * roots of trees, unless the list is long: a damaged list must not make a sound table unreadable.
+ *
  * The marks stay valid over this process's own commits, since a page is either as it was or was
  * written from this process's memory; they are cleared when another process has committed.
  */
@@ -23,8 +27,8 @@
 #include "lmdb/pages_int.h"
 #include "lmdb/sums_int.h"
 
-/* Marks of the trees without a name. */
-enum { GUARD_MARK_MAIN = 0xffff, GUARD_MARK_FREE_LIST = 0xfffe };
+/* Marks of the trees without a name, and of pages that a free list has. */
+enum { GUARD_MARK_MAIN = 0xffff, GUARD_MARK_FREE_LIST = 0xfffe, GUARD_MARK_FREE = 0xfffd };
 
 /* A tree as a snapshot has it. */
 typedef struct guard_tree {
@@ -34,6 +38,9 @@ typedef struct guard_tree {
     bool of_trees;    /* the main tree: values are records of trees */
     bool has_sums;    /* values have checksums by `sums` */
     sum_rule sums;
+    const page_meta
+        *free_of;   /* the commit whose free list must have none of the tree's pages; NULL:
+                               * not compared */
     uint64_t paths; /* number of calls of guard_path in this snapshot */
     bool whole;     /* every page is verified: guard_path need not be called */
 } guard_tree;
@@ -75,6 +82,7 @@ typedef struct page_guard {
     uint64_t main_txn; /* the commit whose main tree was verified, + 1; 0: none */
     page_meta meta;    /* of that commit */
     uint64_t free_txn; /* the commit whose free list was verified, + 1; 0: none */
+    uint64_t mark_txn; /* the commit whose free pages were marked, + 1; 0: none */
     guard_fault fault;
 } page_guard;
 
@@ -90,8 +98,15 @@ static inline bool guard_knows(const page_guard *g, uint64_t commit) {
 bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta, bool *moved);
 /* Tells that this process committed `txn`. */
 void guard_committed(page_guard *g, uint64_t txn);
-/* Verifies the free list, which LMDB uses when it writes: once per commit of another process. */
+/* Verifies the free list, which LMDB uses when it writes, and marks its pages: once per commit of
+ * another process. */
 bool guard_free_list(page_guard *g, const page_meta *meta);
+/* Whether the free list is so short that read transactions verify it. */
+bool guard_free_list_is_short(const page_meta *meta);
+/* Compares the pages of the main tree with the free list. */
+bool guard_main(page_guard *g, const page_meta *meta);
+/* Compares the root of a tree with the free list of its commit. */
+bool guard_root(page_guard *g, const page_meta *meta, const page_tree *record);
 
 typedef enum guard_place { GUARD_FIRST, GUARD_KEY, GUARD_LAST } guard_place;
 /* Verifies the path to a key, or to the first or last one, and `ahead` leaves on these sides of it,

@@ -37,6 +37,7 @@ enum {
     F_BIGDATA = 1, /* the data is in overflow pages */
     F_SUBDATA = 2, /* the data is the record of a named tree */
     PAGE_DEPTH_MAX = 32,
+    PAGES_BEYOND = 1 << 20, /* last pages, in use by no tree, that the file may lack */
     PAGE_KEY_MAX = 511
 };
 

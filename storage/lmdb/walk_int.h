@@ -7,7 +7,8 @@
  *   - each branch, leaf and overflow page is referenced once; page_verify accepts it; its keys are
  *     within the bounds that its parent gives; all leaves of a tree have the depth that the tree's
  *     record has, and the record's counts are right;
- *   - the pages of the free list are in the file's range, listed once, and not in use;
+ *   - the pages of the free list are in the file's range, listed once, and not in use; the commit
+ *     freed some of them;
  *   - every page is in use or in the free list.
  *
  * Order of calls: walk_begin, walk_free_list, walk_main, walk_named for each of trees[], walk_end,
@@ -65,10 +66,12 @@ typedef struct walk {
     /* Set by the walk. */
     page_file file;
     page_meta meta;
-    uint16_t *owner;    /* [last page + 1] */
-    uint64_t nowner;    /* number of entries of owner */
-    uint16_t *spare;    /* [nowner] owners in walk_again */
-    bool free_is_sound; /* walk_free_list found no fault */
+    uint16_t *owner;      /* [last page + 1] */
+    uint64_t nowner;      /* number of entries of owner */
+    uint16_t *spare;      /* [nowner] owners in walk_again */
+    bool free_is_sound;   /* walk_free_list found no fault */
+    uint64_t newest_free; /* the transaction that freed the pages of the list's last record */
+    uint64_t shared;      /* pages that a tree and the free list have */
     walk_tree free_list, main_tree;
     walk_tree *trees; /* [ntrees] the named trees, by name */
     size_t ntrees, trees_cap;

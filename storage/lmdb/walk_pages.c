@@ -9,10 +9,6 @@
 
 #include "walk_int.h"
 
-enum {
-    PAGES_BEYOND = 1 << 20 /* pages at the end may be in use by no tree and never written */
-};
-
 /* A page on the path from the root to a leaf. */
 typedef struct level {
     uint64_t page;
@@ -83,6 +79,13 @@ static bool own_pages(walk *w, uint16_t owner, uint64_t first, uint64_t count, b
     return unused;
 }
 
+/* What is wrong with a page that own_pages refused. */
+static const char *conflict(walk *w, uint64_t page) {
+    bool is_free = w->owner[page] == WALK_IS_FREE;
+    w->shared += is_free;
+    return is_free ? "is used and free" : "is used twice";
+}
+
 static int compare(const walk_tree *t, MDB_val a, MDB_val b) {
     return page_compare_keys(t->owner == WALK_FREE_LIST, a.mv_data, a.mv_size, b.mv_data,
                              b.mv_size);
@@ -107,7 +110,7 @@ static int enter(walk *w, walk_tree *t, level *l, int depth, bool *entered) {
      * tell: so it is read. */
     if (!own_pages(w, t->owner, l->page, 1, &again))
         status = again ? tell_page(w, t, l, "is used twice", last)
-                       : tell(w, t, (walk_fault){.page = l->page, .what = "is used twice"});
+                       : tell(w, t, (walk_fault){.page = l->page, .what = conflict(w, l->page)});
     if (status || again)
         return status;
     /* A reference to a page beyond the file's end is told of that page, and the page's other nodes are
@@ -141,8 +144,9 @@ static int resolve(walk *w, walk_tree *t, uint64_t leaf, const page_node *n, MDB
         return tell_value(w, t, n->child, leaf, what, key);
     uint64_t count = page_overflow_run(&w->file, n->child);
     if (!own_pages(w, t->owner, n->child, count, &again)) {
-        int status = again ? tell_value(w, t, n->child, leaf, "is used twice", key)
-                           : tell(w, t, (walk_fault){.page = n->child, .what = "is used twice"});
+        int status =
+            again ? tell_value(w, t, n->child, leaf, "is used twice", key)
+                  : tell(w, t, (walk_fault){.page = n->child, .what = conflict(w, n->child)});
         if (status || again)
             return status;
     }
@@ -160,6 +164,7 @@ static int read_free_pages(walk *w, walk_tree *t, const walk_value *v) {
     if (n < 8 || n % 8 || load64(p) != n / 8 - 1)
         return tell_value(w, t, v->page, 0, "has a free list of a wrong length", v->key);
     uint64_t before = UINT64_MAX;
+    w->newest_free = load64(v->key.mv_data);
     for (size_t i = 8; i < n; i += 8) {
         uint64_t page = load64(p + i);
         if (page >= before || page < 2 || page > w->file.last_page)
@@ -321,6 +326,7 @@ static size_t find_page_size(const uint8_t *bytes, size_t n) {
 int walk_begin(walk *w, const void *bytes, size_t n, const page_meta *meta, bool *usable) {
     w->file = (page_file){.map = bytes, .page_bytes = find_page_size(bytes, n)};
     w->file.pages = n / w->file.page_bytes;
+    w->newest_free = w->shared = 0;
     *usable = meta != NULL;
     int status = 0;
     if (meta)
@@ -345,7 +351,12 @@ int walk_begin(walk *w, const void *bytes, size_t n, const page_meta *meta, bool
 }
 
 int walk_free_list(walk *w) {
-    int status = walk_tree_pages(w, &w->free_list);
+    walk_tree *t = &w->free_list;
+    int status = walk_tree_pages(w, t);
+    /* Each commit frees at least the page of the main tree's root before it. */
+    if (!status && !t->faulty && t->record.root != NO_PAGE && w->newest_free != w->meta.txn)
+        status = tell(w, t,
+                      (walk_fault){.page = t->record.root, .what = "is the root of an older list"});
     w->free_is_sound = !w->free_list.faulty;
     return status;
 }

@@ -1,11 +1,12 @@
 /*
- * backup.c - a compacted copy of tables.mdb in a new directory.
+ * backup.c - a compacted copy of tables.mdb in a new directory, once .check has found no fault in it.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,8 +128,26 @@ static int copy_and_name(store *s, const char *directory, const atomic_bool *can
     return status;
 }
 
+/* LMDB's copy function follows page numbers without checking them, and a copy of damage would take
+ * the place of an older copy without. */
+static int refuse_damage(store *s, const atomic_bool *cancel, err *e) {
+    buf report = {0};
+    uint64_t faults = 0;
+    int status = store_check(s, NULL, cancel, &report, &faults, e);
+    if (!status && faults) {
+        status = err_set(e, ERR_CORRUPT, "'%s' is damaged: %.*s", s->path,
+                         (int)strcspn(report.p, "\n"), report.p);
+        err_hint(e, DAMAGE_HINT);
+    }
+    buf_free(&report);
+    return status;
+}
+
 int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e) {
     const txn_wait wait = {.busy_timeout_ms = FORMAT_TIMEOUT_MS, .cancel = cancel};
+    int damaged = refuse_damage(s, cancel, e);
+    if (damaged)
+        return damaged;
     /* With no_lock a shared lock keeps writers away; an open transaction holds it already. */
     bool lock = s->no_lock && !s->open_txns;
     int status = lock ? reader_lock(s, &wait, e) : 0;

@@ -10,6 +10,9 @@
  * If the tree of trees is lost as well, the file is searched for the newest one that is whole. If
  * there is none, every leaf of the file counts as one that a damaged branch had.
  *
+ * A tree whose root is in a sound free list is an older version of the table's: of its leaves only those
+ * that are not in that list belong to the last commit as well; the others count as lost.
+ *
  * Invariants: the damaged file is not written; a row found at the second kind of place never
  * replaces one of the first.
  */
@@ -40,8 +43,9 @@ typedef struct recovery {
     store *to;
     uint64_t *leaves; /* [nleaves] damaged ones */
     size_t nleaves, leaves_cap;
-    bool orphans; /* leaves that belong to no tree are lost ones */
-    bool lost;    /* a fault was found in the tree at work */
+    bool orphans;           /* leaves that belong to no tree are lost ones */
+    const uint16_t *owners; /* [w.nowner] owners of the pages, by read_structure */
+    bool lost;              /* a fault was found in the tree at work */
     bool incomplete;
     /* the table at work */
     const file_table *table;
@@ -98,7 +102,20 @@ static int read_structure(recovery *r, const tables_file *f, const page_meta *me
         status = walk_main(&r->w);
     for (size_t i = 0; i < r->w.ntrees && !status; i++)
         status = walk_named(&r->w, &r->w.trees[i]);
+    r->owners = r->w.owner;
     return status;
+}
+
+/* Whether a tree's root is a page that the sound free list has: the page number is damaged, and names
+ * an older version of the tree. */
+static bool is_old_tree(const recovery *r, const walk_tree *t) {
+    return r->w.free_is_sound && page_in_file(&r->w.file, t->record.root, 1) &&
+           r->owners[t->record.root] == WALK_IS_FREE;
+}
+
+/* Whether a value's leaf belongs only to the older version of its tree. */
+static bool is_old(const recovery *r, const walk_value *v) {
+    return v->tree && r->owners[v->page] == WALK_IS_FREE && is_old_tree(r, v->tree);
 }
 
 static bool has_catalog(recovery *r) {
@@ -214,7 +231,8 @@ static int choose_commit(recovery *r, const tables_file *f) {
             r->unknown_lost = true;
         }
     }
-    if (status || r->orphans || (usable && has_catalog(r)))
+    bool old = usable && is_old_tree(r, &r->w.main_tree);
+    if (status || (!old && (r->orphans || (usable && has_catalog(r)))))
         return status;
     if (search_root(r, f, &meta)) {
         note(r, "the file's first pages are damaged: what follows is of the newest commit that was "
@@ -225,6 +243,17 @@ static int choose_commit(recovery *r, const tables_file *f) {
     meta = make_meta(r, NO_PAGE, 0);
     r->orphans = true;
     return read_structure(r, f, &meta, &usable);
+}
+
+/* Tells of pages that are both in a tree and in the free list. */
+static void note_shared(recovery *r) {
+    if (r->w.shared && r->w.free_is_sound) {
+        note(r,
+             "trees and the list of free pages share %llu pages: rows that were changed or deleted "
+             "may be old",
+             (unsigned long long)r->w.shared);
+        r->unknown_lost = true;
+    }
 }
 
 /* ---- lost leaves ----------------------------------------------------------------------------- */
@@ -252,13 +281,13 @@ static int read_lost_leaves(recovery *r, const walk_tree *t) {
 
 static int add_catalog(void *arg, const walk_value *v) {
     recovery *r = arg;
-    r->lost = !file_objects_add(&r->objects, true, v) || r->lost;
+    r->lost = is_old(r, v) || !file_objects_add(&r->objects, true, v) || r->lost;
     return 0;
 }
 
 static int add_setting(void *arg, const walk_value *v) {
     recovery *r = arg;
-    r->lost = !file_objects_add(&r->objects, false, v) || r->lost;
+    r->lost = is_old(r, v) || !file_objects_add(&r->objects, false, v) || r->lost;
     return 0;
 }
 
@@ -341,7 +370,7 @@ static int copy_row(void *arg, const walk_value *v) {
         r->page = v->page;
         r->page_keys = range_of(v->low, v->high);
     }
-    if (is_row(r, v, &bytes)) {
+    if (!is_old(r, v) && is_row(r, v, &bytes)) {
         r->sound++;
         return put_row(r, rowid_get(v->key.mv_data), bytes);
     }
@@ -361,7 +390,7 @@ static bool is_lost(const recovery *r, int64_t rowid) {
 static int find_row(void *arg, const walk_value *v) {
     recovery *r = arg;
     MDB_val bytes;
-    if (is_row(r, v, &bytes) && is_lost(r, rowid_get(v->key.mv_data)))
+    if (!is_old(r, v) && is_row(r, v, &bytes) && is_lost(r, rowid_get(v->key.mv_data)))
         ARRAY_PUSH(r->found, r->nfound, r->found_cap,
                    ((found_row){rowid_get(v->key.mv_data), bytes}));
     return 0;
@@ -621,8 +650,10 @@ int tables_recover(store *s, const char *from, store *to, const atomic_bool *can
     recovery r = {.report = report, .cancel = cancel, .e = e, .to = to};
     r.w.arg = &r;
     status = choose_commit(&r, &file);
-    if (!status)
+    if (!status) {
+        note_shared(&r);
         status = read_objects(&r);
+    }
     for (size_t i = 0; i < r.objects.ntables && !status; i++) {
         r.table = &r.objects.tables[i];
         status = copy_table(&r);

@@ -17,21 +17,18 @@
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Maps a file, and asks for all of it to be read if it is small in comparison with the memory: trees
- * are not in the order of their pages. */
-static int map_file(tables_file *f, const char *path, err *e) {
+/* Maps an open file, and asks for all of it to be read if it is small in comparison with the memory:
+ * trees are not in the order of their pages. */
+static int map_file(tables_file *f, int fd, const char *directory, err *e) {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set_errno(e, errno, "cannot open '%s'", path);
-    int status = fstat(fd, &st) != 0 ? err_set_errno(e, errno, "cannot open '%s'", path) : 0;
+    int status =
+        fstat(fd, &st) != 0 ? err_set_errno(e, errno, "cannot open '%s/tables.mdb'", directory) : 0;
     f->n = status ? 0 : (size_t)st.st_size;
     void *map = f->n ? mmap(NULL, f->n, PROT_READ, MAP_SHARED, fd, 0) : NULL;
     if (map == MAP_FAILED)
-        status = err_set_errno(e, errno, "cannot map '%s'", path);
+        status = err_set_errno(e, errno, "cannot map '%s/tables.mdb'", directory);
     else
         f->bytes = map;
-    close(fd);
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (!status && map && pages > 0 && f->n / (size_t)page_bytes < (size_t)pages / 2)
         madvise(map, f->n, MADV_WILLNEED);
@@ -66,18 +63,18 @@ static int hold_commit(tables_file *f, err *e) {
 
 static int open_own(tables_file *f, store *s, const atomic_bool *cancel, err *e) {
     const txn_wait wait = {.busy_timeout_ms = FORMAT_TIMEOUT_MS, .cancel = cancel};
-    buf path = {0};
+    mdb_filehandle_t fd;
     f->store = s;
     /* An open transaction holds the lock already. */
     f->locked = s->no_lock && !s->open_txns;
     int status = f->locked ? reader_lock(s, &wait, e) : 0;
     f->locked = f->locked && !status;
-    buf_printf(&path, "%s/tables.mdb", s->path);
+    if (!status) /* the open file: its name may be another one's by now */
+        status = lmdb_error(e, mdb_env_get_fd(s->env, &fd), "cannot read the database");
     if (!status)
-        status = map_file(f, path.p, e);
+        status = map_file(f, fd, s->path, e);
     if (!status)
         status = hold_commit(f, e);
-    buf_free(&path);
     return status;
 }
 
@@ -92,8 +89,13 @@ static int open_other(tables_file *f, const char *from, const atomic_bool *cance
     int status = reader_lock(&f->lock, &wait, e);
     buf_clear(&path);
     buf_printf(&path, "%s/tables.mdb", f->lock.path);
+    int fd = status ? -1 : open(path.p, O_RDONLY | O_CLOEXEC);
+    if (!status && fd < 0)
+        status = err_set_errno(e, errno, "cannot open '%s'", path.p);
     if (!status)
-        status = map_file(f, path.p, e);
+        status = map_file(f, fd, f->lock.path, e);
+    if (fd >= 0)
+        close(fd);
     buf_free(&path);
     return status;
 }

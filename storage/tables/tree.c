@@ -73,6 +73,9 @@ static int read_base(txn *t, uint32_t tree, txn_tree *at, err *e) {
         return tree_damaged(t->store, t->snap, TREE_MAIN, e);
     if (!found)
         at->base.record = (page_tree){.root = NO_PAGE}; /* this transaction made it */
+    if (!guard_root(&t->store->guard, &t->base, &at->base.record))
+        return tree_damaged(t->store, t->snap, tree, e);
+    at->base.free_of = t->write ? &t->base : NULL;
     at->base_known = true;
     return 0;
 }

@@ -69,21 +69,28 @@ static int map_resize(store *s) {
 }
 
 /* Verifies what LMDB reads of every transaction: the meta page of the commit before it and the tree
- * of trees. */
+ * of trees; what it reads of a write transaction: the free list. */
 static int verify_base(txn *t, uint64_t commit, err *e) {
     store *s = t->store;
+    page_guard *g = &s->guard;
     mdb_filehandle_t fd;
     struct stat st;
     bool moved = false;
-    if (guard_knows(&s->guard, commit)) {
-        t->base = s->guard.meta;
-        return 0;
+    if (guard_knows(g, commit)) {
+        t->base = g->meta;
+        if (!t->write)
+            return 0;
+    } else {
+        if (mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0)
+            return err_set(e, ERR_IO, "cannot read the size of '%s/tables.mdb'", s->path);
+        if (!guard_begin(g, (size_t)st.st_size, commit, &t->base, &moved))
+            return moved && !t->write ? BASE_MOVED : tree_damaged(s, NULL, TREE_MAIN, e);
     }
-    if (mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0)
-        return err_set(e, ERR_IO, "cannot read the size of '%s/tables.mdb'", s->path);
-    if (guard_begin(&s->guard, (size_t)st.st_size, commit, &t->base, &moved))
-        return 0;
-    return moved && !t->write ? BASE_MOVED : tree_damaged(s, NULL, TREE_MAIN, e);
+    /* Tables are read even if the free list is damaged. */
+    if ((t->write || guard_free_list_is_short(&t->base)) && !guard_free_list(g, &t->base) &&
+        t->write)
+        return tree_damaged(s, NULL, TREE_FREE_LIST, e);
+    return guard_main(g, &t->base) ? 0 : tree_damaged(s, NULL, TREE_MAIN, e);
 }
 
 static int begin_write(txn *t, const txn_wait *wait, err *e) {
@@ -108,10 +115,7 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
         writer_unlock(s);
         return lmdb_error(e, rc, "cannot begin to write");
     }
-    status = verify_base(t, mdb_txn_id(t->root) - 1, e);
-    if (!status && !guard_free_list(&s->guard, &t->base))
-        status = tree_damaged(s, NULL, TREE_FREE_LIST, e);
-    if (status) {
+    if ((status = verify_base(t, mdb_txn_id(t->root) - 1, e)) != 0) {
         mdb_txn_abort(t->root);
         writer_unlock(s);
         return status;

@@ -1,17 +1,18 @@
 /*
  * damage_tables.c - tables.mdb damaged in all ways: no crash, no hang, no wrong answer without an
- * error; tables whose pages are whole still read; .check tells what made a query fail; .recover
- * gives rows that are right, and all whose bytes are whole.
+ * error; tables whose pages are whole still read; .check tells what made a query fail; .backup
+ * refuses what .check finds; .recover gives rows that are right, and all whose bytes are whole.
  *
  * Each round copies a reference database, damages a few of its pages, and asks the copy the same
- * queries as the reference, each in a child process with a time limit. A page that was replaced by
- * an older version of itself is the one damage that no checksum tells: there a wrong answer is
- * counted, but is no failure.
+ * queries as the reference, each in a child process with a time limit. A leaf whose older version is
+ * in its place, or is named by its branch, is the one damage that a reader does not notice: there a
+ * wrong answer is counted, but is no failure.
  *
  * KVASIR_DAMAGE_ROUNDS: number of rounds. A seed as argument begins there, and by default runs that
  * round only.
  */
 #include <fcntl.h>
+#include <stddef.h>
 #include <sys/stat.h>
 
 #include "lmdb/walk_int.h"
@@ -320,10 +321,33 @@ static void find_places(const char *dir) {
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-static const char *const kind_names[] = {"flipped bits",  "zeroed",       "random bytes",
-                                         "swapped",       "another page", "an older version",
-                                         "cut at a page", "cut at a byte"};
-enum { FLIPPED, ZEROED, RANDOM, SWAPPED, ANOTHER, OLDER, CUT_PAGE, CUT_BYTE, KINDS };
+static const char *const kind_names[] = {"flipped bits",
+                                         "zeroed",
+                                         "random bytes",
+                                         "swapped",
+                                         "another page",
+                                         "an older version",
+                                         "cut at a page",
+                                         "cut at a byte",
+                                         "an older root",
+                                         "an older record",
+                                         "an older root in a meta page",
+                                         "an older child"};
+enum {
+    FLIPPED,
+    ZEROED,
+    RANDOM,
+    SWAPPED,
+    ANOTHER,
+    OLDER,
+    CUT_PAGE,
+    CUT_BYTE,
+    OLDER_ROOT,   /* a tree's record has the root that the tree had before */
+    OLDER_RECORD, /* or is the whole record of before */
+    OLDER_META,   /* the same of the two trees that the meta page has */
+    OLDER_CHILD,  /* a branch refers to the leaf of before */
+    KINDS
+};
 
 static uint64_t choose_page(void) {
     for (;;) {
@@ -338,13 +362,86 @@ static uint64_t choose_page(void) {
     }
 }
 
-/* Damages b, a copy of the reference. Returns the kind. A free page can be an old version of another,
+/* The trees of the last commit and of an older one, and where their records are in the file. */
+typedef struct tree_places {
+    page_tree now, before;
+    size_t at;
+} tree_places;
+
+static tree_places tree_records[64], meta_records[2];
+static int ntree_records;
+
+static int ignore_value(void *arg, const walk_value *v) {
+    (void)arg;
+    (void)v;
+    return 0;
+}
+
+/* Finds the trees whose older root is a free page now, which has not been overwritten. */
+static void find_older_roots(void) {
+    walk now = {.value = ignore_value, .fault = no_fault};
+    walk before = {.value = ignore_value, .fault = no_fault};
+    CHECK(walk_all(&now, reference.p, reference.n) == 0, "walk");
+    CHECK(walk_all(&before, older.p, older.n) == 0, "walk");
+    for (size_t i = 0; i < now.ntrees; i++) {
+        const walk_tree *a = &now.trees[i], *b = walk_find(&before, a->name);
+        uint64_t root = b ? b->record.root : NO_PAGE;
+        if (root != NO_PAGE && places[root].class == CLASS_FREE &&
+            memcmp(reference.p + root * PAGE, older.p + root * PAGE, PAGE) == 0)
+            tree_records[ntree_records++] = (tree_places){
+                a->record, b->record, (size_t)(a->name.p + a->name.n - (char *)reference.p)};
+    }
+    for (int i = 0; i < 2; i++)
+        meta_records[i] =
+            (tree_places){now.meta.trees[i], before.meta.trees[i],
+                          (now.meta.txn & 1) * PAGE + PAGE_HEADER + offsetof(page_meta, trees) +
+                              (size_t)i * sizeof(page_tree)};
+    CHECK(ntree_records > 5, "only %d trees have an older root", ntree_records);
+    walk_free(&now);
+    walk_free(&before);
+}
+
+static void set_older_root(bytes *b, int kind) {
+    const tree_places *t = kind == OLDER_META
+                               ? &meta_records[crash_random(2)]
+                               : &tree_records[crash_random((uint32_t)ntree_records)];
+    if (kind == OLDER_RECORD || (kind == OLDER_META && crash_random(2)))
+        memcpy(b->p + t->at, &t->before, sizeof t->before);
+    else
+        memcpy(b->p + t->at + offsetof(page_tree, root), &t->before.root, 8);
+}
+
+/* Makes a branch refer to a free leaf whose keys fit: an older version of the leaf that it has. */
+static void set_older_child(bytes *b) {
+    page_file f = {b->p, PAGE, b->n / PAGE, b->n / PAGE - 1};
+    for (int tries = 0; tries < 1000; tries++) {
+        uint64_t page = crash_random((uint32_t)npages), free = crash_random((uint32_t)npages);
+        bool leaf;
+        int nodes, children;
+        if (places[page].class != CLASS_BRANCH || page_verify(&f, page, false, &leaf, &children))
+            continue;
+        for (uint64_t i = 0; i < npages; i++, free = (free + 1) % npages) {
+            if (places[free].class != CLASS_FREE || page_verify(&f, free, false, &leaf, &nodes) ||
+                !leaf)
+                continue;
+            page_node first = page_get_node(&f, free, true, 0);
+            for (int k = 1; k < children; k++) {
+                page_node c = page_get_node(&f, page, false, k);
+                if (c.key_bytes != first.key_bytes || memcmp(c.key, first.key, c.key_bytes) != 0)
+                    continue;
+                memcpy((uint8_t *)(uintptr_t)c.key - NODE_HEADER, &free, 6);
+                return;
+            }
+        }
+    }
+}
+
+/* Damages b, a copy of the reference. A free page can be an old version of another,
  * too: *old is then set. */
-static int damage(bytes *b, bool *old) {
-    int kind = (int)crash_random(KINDS);
+static void damage(bytes *b, int kind, bool *old) {
     uint64_t page = choose_page(), other = choose_page();
     uint8_t *p = b->p + page * PAGE, *q = b->p + other * PAGE, kept[PAGE];
-    *old = kind == OLDER;
+    *old = kind == OLDER || kind == OLDER_CHILD;
     switch (kind) {
     case FLIPPED:
         for (uint32_t i = 0, n = 1 + crash_random(8); i < n; i++)
@@ -376,13 +473,20 @@ static int damage(bytes *b, bool *old) {
         if ((page + 1) * PAGE <= older.n)
             memcpy(p, older.p + page * PAGE, PAGE);
         break;
+    case OLDER_ROOT:
+    case OLDER_RECORD:
+    case OLDER_META:
+        set_older_root(b, kind);
+        break;
+    case OLDER_CHILD:
+        set_older_child(b);
+        break;
     case CUT_PAGE:
         b->n = crash_random((uint32_t)npages) * (size_t)PAGE;
         break;
     default:
         b->n = crash_random((uint32_t)b->n);
     }
-    return kind;
 }
 
 /* Whether bytes of the reference are the same in the damaged file. */
@@ -661,6 +765,20 @@ static store *checker(void) {
     return s;
 }
 
+/* A damaged database is not copied. */
+static void back_up(const char *dir, outcome *o) {
+    char made[300];
+    store *s = NULL;
+    snprintf(made, sizeof made, "%s/recovered", folder);
+    crash_remove(made);
+    if (store_open(&(store_options){.path = dir}, &s, &e) == 0 &&
+        store_backup(s, made, NULL, &e) == 0 && o->faults) {
+        o->wrong++;
+        printf("  backed up\n");
+    }
+    store_close(s);
+}
+
 static void child_checks(const char *dir, outcome *o) {
     buf report = {0};
     store *s = checker();
@@ -669,6 +787,7 @@ static void child_checks(const char *dir, outcome *o) {
         printf("%s", report.p ? report.p : e.message);
     buf_free(&report);
     store_close(s);
+    back_up(dir, o);
 }
 
 /* Compares the rows of a recovered table with those of the reference. */
@@ -788,7 +907,8 @@ static int one_round(uint64_t seed) {
     bytes b = {malloc(reference.n), reference.n};
     memcpy(b.p, reference.p, b.n);
     bool old;
-    int kind = damage(&b, &old), before = crashes + wrongs + untold + unread;
+    int kind = (int)(seed % KINDS), before = crashes + wrongs + untold + unread;
+    damage(&b, kind, &old);
     damage_facts facts = look_at_damage(&b);
     outcome reads = {0}, writes = {0}, checks = {0}, recovers = {0};
     write_file(dir, b);
@@ -800,6 +920,7 @@ static int one_round(uint64_t seed) {
     bool complete = facts.structure <= 1;
     crashes += !run_child(RECOVERS, dir, &b, complete, &recovers);
     int wrong = (reads.wrong > 0) + (writes.wrong > 0) + (recovers.wrong > 0);
+    wrongs += checks.wrong > 0;
     *(old ? &stale : &wrongs) += wrong;
     bool any_told = !reads.opened;
     for (int i = 0; i < TABLES; i++) {
@@ -834,6 +955,7 @@ int main(int argc, char **argv) {
     snprintf(dir, sizeof dir, "%s/reference", folder);
     build_reference(dir);
     find_places(dir);
+    find_older_roots();
     ask_reference(dir);
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL) * 1000;
     for (int i = 0; i < rounds; i++)
