@@ -46,13 +46,21 @@ static bool value_fault(page_guard *g, uint64_t page, const char *what, MDB_val 
 
 /* ---- the marks ------------------------------------------------------------------------------- */
 
-static bool is_seen(const page_guard *g, const guard_tree *t, uint64_t page) {
-    return page < g->seen_pages && t->mark && g->seen[page] == t->mark;
+static bool has_mark(const page_guard *g, uint64_t page, uint16_t mark) {
+    return page < g->seen_pages && mark && g->seen[page] == mark;
 }
 
-static void set_seen(page_guard *g, const guard_tree *t, uint64_t page) {
+static void set_mark(page_guard *g, uint64_t page, uint16_t mark) {
     if (page < g->seen_pages)
-        g->seen[page] = t->mark;
+        g->seen[page] = mark;
+}
+
+/* The mark of overflow pages that were verified as the value of a key: a damaged page number may name
+ * those of another value. Differs from the marks of trees. */
+static uint16_t value_mark(const guard_tree *t, MDB_val key, size_t bytes) {
+    enum { FIRST = 0x1000, COUNT = 0xe000 };
+    uint64_t h = hash64(key.mv_data, key.mv_size, bytes ^ (uint64_t)t->mark << 48);
+    return t->mark ? (uint16_t)(FIRST + h % COUNT) : 0;
 }
 
 static bool free_list_has(page_guard *g, const page_meta *meta, uint64_t page);
@@ -85,7 +93,8 @@ static bool check_values(page_guard *g, const guard_tree *t, uint64_t page, int 
         page_node n = page_get_node(&g->file, page, true, i);
         MDB_val key = {n.key_bytes, (void *)(uintptr_t)n.key};
         MDB_val stored = {n.data_bytes, (void *)(uintptr_t)n.data};
-        if (n.flags == F_SUBDATA && (!t->of_trees || n.data_bytes != sizeof(page_tree)))
+        if ((n.flags == F_SUBDATA && (!t->of_trees || n.data_bytes != sizeof(page_tree))) ||
+            (n.flags == F_BIGDATA && n.data_bytes <= g->inline_bytes))
             return value_fault(g, page, "is of an unknown kind", key);
         if (t->has_sums && n.data && !sum_verify(&t->sums, key, stored, SUM_BOTH))
             return value_fault(g, page, "does not match its checksum", key);
@@ -105,7 +114,7 @@ static inline int compare(const guard_tree *t, MDB_val a, MDB_val b) {
 
 /* Verifies the page of a step, whose `page`, `low` and `high` are set, at a depth from 1. */
 static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
-    if (is_seen(g, t, s->page) && page_in_file(&g->file, s->page, 1)) {
+    if (has_mark(g, s->page, t->mark) && page_in_file(&g->file, s->page, 1)) {
         page_shape(&g->file, s->page, &s->leaf, &s->nodes);
     } else if (is_free(g, t->free_of, s->page)) {
         return fault(g, s->page, "is of an older commit: it is in the list of free pages", &s->low,
@@ -116,7 +125,7 @@ static bool enter(page_guard *g, const guard_tree *t, step *s, int depth) {
             return fault(g, s->page, what, &s->low, &s->high);
         if (s->leaf && !check_values(g, t, s->page, s->nodes))
             return false;
-        set_seen(g, t, s->page);
+        set_mark(g, s->page, t->mark);
     }
     if (s->leaf != (depth == t->record.depth))
         return fault(g, s->page, "is at a wrong depth of its tree", &s->low, &s->high);
@@ -222,14 +231,17 @@ static bool path_to(page_guard *g, const guard_tree *t, guard_place place, MDB_v
 
 /* ---- whole trees ----------------------------------------------------------------------------- */
 
-static bool check_overflow_headers(page_guard *g, const step *s) {
+/* Verifies the headers of a leaf's overflow pages, and adds their number to *pages. */
+static bool count_overflow_pages(page_guard *g, const step *s, uint64_t *pages) {
     for (int i = 0; i < s->nodes; i++) {
         page_node n = page_get_node(&g->file, s->page, true, i);
         const uint8_t *bytes;
-        const char *what =
-            n.flags & F_BIGDATA ? page_overflow(&g->file, n.child, n.data_bytes, &bytes) : NULL;
+        if (!(n.flags & F_BIGDATA))
+            continue;
+        const char *what = page_overflow(&g->file, n.child, n.data_bytes, &bytes);
         if (what)
             return fault(g, n.child, what, &s->low, &s->high);
+        *pages += page_overflow_run(&g->file, n.child);
     }
     return true;
 }
@@ -237,9 +249,11 @@ static bool check_overflow_headers(page_guard *g, const step *s) {
 /* What verify_below verifies besides branches. */
 typedef enum extent { BRANCHES, LEAVES, OVERFLOW_HEADERS } extent;
 
-static bool verify_below(page_guard *g, const guard_tree *t, const step *s, int depth, extent x) {
+/* *pages: as in count_overflow_pages. */
+static bool verify_below(page_guard *g, const guard_tree *t, const step *s, int depth, extent x,
+                         uint64_t *pages) {
     if (s->leaf)
-        return x < OVERFLOW_HEADERS || check_overflow_headers(g, s);
+        return x < OVERFLOW_HEADERS || count_overflow_pages(g, s, pages);
     if (depth == PAGE_DEPTH_MAX)
         return fault(g, s->page, "is too deep", &s->low, &s->high);
     if (depth + 1 == t->record.depth && x == BRANCHES)
@@ -247,7 +261,7 @@ static bool verify_below(page_guard *g, const guard_tree *t, const step *s, int 
     for (int i = 0; i < s->nodes; i++) {
         step child;
         if (!enter_child(g, t, s, i, depth + 1, &child) ||
-            !verify_below(g, t, &child, depth + 1, x))
+            !verify_below(g, t, &child, depth + 1, x, pages))
             return false;
     }
     return true;
@@ -255,7 +269,14 @@ static bool verify_below(page_guard *g, const guard_tree *t, const step *s, int 
 
 static bool verify_tree(page_guard *g, const guard_tree *t, extent x) {
     step root = {.page = t->record.root};
-    return root.page == NO_PAGE || (enter(g, t, &root, 1) && verify_below(g, t, &root, 1, x));
+    uint64_t pages = 0;
+    if (root.page == NO_PAGE)
+        return true;
+    if (!enter(g, t, &root, 1) || !verify_below(g, t, &root, 1, x, &pages))
+        return false;
+    return x < OVERFLOW_HEADERS || pages == t->record.overflow_pages ||
+           fault(g, root.page, "is the root of a tree whose overflow pages are miscounted", NULL,
+                 NULL);
 }
 
 bool guard_emptying(page_guard *g, const guard_tree *t) {
@@ -536,7 +557,14 @@ void guard_committed(page_guard *g, uint64_t txn) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored, sum_part parts) {
+/* LMDB frees as many pages of a value as their header says. That can be more than the value needs, so
+ * the sum over the tree tells whether it is right. */
+static bool run_is_right(page_guard *g, guard_tree *t) {
+    t->counted = t->counted || verify_tree(g, t, OVERFLOW_HEADERS);
+    return t->counted;
+}
+
+bool guard_value(page_guard *g, guard_tree *t, MDB_val key, MDB_val stored, sum_part parts) {
     uintptr_t map = (uintptr_t)g->file.map, at = (uintptr_t)stored.mv_data;
     size_t page_bytes = g->file.page_bytes;
     if (at < map || at >= map + g->file.pages * page_bytes ||
@@ -546,8 +574,12 @@ bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored
     bool one = count == 1;
     if (page > g->file.last_page) /* the transaction's own, spilled to the file */
         return true;
-    if ((!(parts & SUM_HEAD) || is_seen(g, t, page)) &&
-        (one || !(parts & SUM_TAIL) || is_seen(g, t, page + 1)))
+    if (t->free_of && page_in_file(&g->file, page, 1) &&
+        page_overflow_run(&g->file, page) > count && !run_is_right(g, t))
+        return false;
+    uint16_t mark = value_mark(t, key, stored.mv_size);
+    if ((!(parts & SUM_HEAD) || has_mark(g, page, mark)) &&
+        (one || !(parts & SUM_TAIL) || has_mark(g, page + 1, mark)))
         return true;
     const uint8_t *bytes;
     const char *what = page_overflow(&g->file, page, stored.mv_size, &bytes);
@@ -556,8 +588,8 @@ bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored
     if (t->has_sums && !sum_verify(&t->sums, key, stored, one ? SUM_BOTH : parts))
         return value_fault(g, page, "does not match its checksum", key);
     if (one || (parts & SUM_HEAD))
-        set_seen(g, t, page);
+        set_mark(g, page, mark);
     if (!one && (parts & SUM_TAIL))
-        set_seen(g, t, page + 1);
+        set_mark(g, page + 1, mark);
     return true;
 }

@@ -38,9 +38,9 @@ typedef struct guard_tree {
     bool of_trees;    /* the main tree: values are records of trees */
     bool has_sums;    /* values have checksums by `sums` */
     sum_rule sums;
-    const page_meta
-        *free_of;   /* the commit whose free list must have none of the tree's pages; NULL:
-                               * not compared */
+    /* of a write transaction: the commit whose free list must have none of the tree's pages */
+    const page_meta *free_of;
+    bool counted;   /* the number of overflow pages was compared with the record */
     uint64_t paths; /* number of calls of guard_path in this snapshot */
     bool whole;     /* every page is verified: guard_path need not be called */
 } guard_tree;
@@ -137,6 +137,6 @@ static inline bool guard_in_range(const guard_range *r, MDB_val key) {
 /* Verifies a value that LMDB returned from overflow pages of the map (others are verified with
  * their page): its page's header, and the wanted parts of its sums. Values in other memory are
  * trusted. */
-bool guard_value(page_guard *g, const guard_tree *t, MDB_val key, MDB_val stored, sum_part parts);
+bool guard_value(page_guard *g, guard_tree *t, MDB_val key, MDB_val stored, sum_part parts);
 
 #endif

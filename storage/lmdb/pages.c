@@ -22,7 +22,8 @@ const char *page_read_meta(const page_file *f, uint64_t number, page_meta *out) 
         return "is a meta page of another LMDB version";
     if (out->txn != 0 && out->txn % 2 != number)
         return "is a meta page of the wrong parity";
-    if (out->trees[0].pad != f->page_bytes || out->address != 0 || out->map_bytes % f->page_bytes)
+    if (out->trees[0].pad != f->page_bytes || out->address != 0 || out->map_bytes % f->page_bytes ||
+        (out->trees[0].flags & ~F_NOSUBDIR) != F_INTEGER_KEYS || out->trees[1].flags != 0)
         return "is a meta page with unknown settings";
     if (out->last_page < 1 || out->last_page >= out->map_bytes / f->page_bytes)
         return "is a meta page whose last page is out of range";

@@ -34,8 +34,10 @@ enum {
     P_LEAF = 2,
     P_OVERFLOW = 4,
     P_META = 8,
-    F_BIGDATA = 1, /* the data is in overflow pages */
-    F_SUBDATA = 2, /* the data is the record of a named tree */
+    F_BIGDATA = 1,       /* the data is in overflow pages */
+    F_SUBDATA = 2,       /* the data is the record of a named tree */
+    F_INTEGER_KEYS = 8,  /* of a tree: keys are u64 */
+    F_NOSUBDIR = 0x4000, /* of the free list: the environment's MDB_NOSUBDIR */
     PAGE_DEPTH_MAX = 32,
     PAGES_BEYOND = 1 << 20, /* last pages, in use by no tree, that the file may lack */
     PAGE_KEY_MAX = 511

@@ -25,8 +25,8 @@
 
 #include "storage/containers.h"
 
-/* Of the free list's record: MDB_INTEGERKEY, and the environment's MDB_NOSUBDIR. */
-enum { WALK_FREE_LIST_FLAGS = 0x4008 };
+/* Of the free list's record. */
+enum { WALK_FREE_LIST_FLAGS = F_INTEGER_KEYS | F_NOSUBDIR };
 
 /* Owners of pages other than named trees, which have their position in trees[] + WALK_OWNERS. */
 enum { WALK_NO_OWNER, WALK_IS_FREE, WALK_FREE_LIST, WALK_MAIN, WALK_OWNERS };

@@ -37,11 +37,6 @@ typedef struct hashed_keys {
     size_t n, cap;
 } hashed_keys;
 
-/* Rowids that were lost, from first to last. */
-typedef struct lost_rows {
-    int64_t first, last;
-} lost_rows;
-
 /* Values of one page with the same fault, to be told in one line. */
 typedef struct value_faults {
     uint64_t page, count;
@@ -61,8 +56,7 @@ typedef struct check {
     int index;     /* of the table; -1: its rows */
     uint64_t told; /* lines about the table */
     value_faults pending;
-    lost_rows *lost; /* [nlost] of the table */
-    size_t nlost, lost_cap;
+    rowid_ranges lost; /* of the table */
     bool index_faulty;
     uint64_t found; /* values of the tree at work */
     value *row;
@@ -110,7 +104,7 @@ static void tell_value(check *c, const walk_value *v, int64_t rowid, const char 
     p->first = BASE_MIN(p->first, rowid);
     p->last = BASE_MAX(p->last, rowid);
     if (c->index < 0)
-        ARRAY_PUSH(c->lost, c->nlost, c->lost_cap, ((lost_rows){rowid, rowid}));
+        ranges_add(&c->lost, rowid, rowid);
     else
         c->index_faulty = true;
 }
@@ -120,7 +114,7 @@ static void lose_rows(check *c, const walk_fault *f, buf *b) {
     int64_t first = rowid_or(f->low, INT64_MIN);
     int64_t end = f->of_value ? first : rowid_or(f->high, INT64_MAX);
     int64_t last = f->of_value || end == INT64_MAX ? end : end - 1;
-    ARRAY_PUSH(c->lost, c->nlost, c->lost_cap, ((lost_rows){first, last}));
+    ranges_add(&c->lost, first, last);
     if (f->of_value)
         buf_printf(b, " (rowid %lld)", (long long)first);
     else if (first == INT64_MIN && last == INT64_MAX)
@@ -286,10 +280,11 @@ static int check_rows(check *c) {
     if (t) {
         status = walk_named(&c->w, t);
     } else {
-        ARRAY_PUSH(c->lost, c->nlost, c->lost_cap, ((lost_rows){INT64_MIN, INT64_MAX}));
+        ranges_add(&c->lost, INT64_MIN, INT64_MAX);
         tell(c, "its tree is missing");
     }
     flush_values(c);
+    ranges_merge(&c->lost);
     c->rows += c->found;
     if (!status && c->faults == before && info->rows != ROWS_UNKNOWN && info->rows != c->found) {
         buf_printf(&b, "%llu rows are there, but the catalog counts %llu",
@@ -349,13 +344,6 @@ static int compare_hashed(const void *pa, const void *pb) {
                               : rowid_compare(&a->rowid, &b->rowid);
 }
 
-static bool is_lost(const check *c, int64_t rowid) {
-    for (size_t i = 0; i < c->nlost; i++)
-        if (c->lost[i].first <= rowid && rowid <= c->lost[i].last)
-            return true;
-    return false;
-}
-
 static void tell_key(check *c, const char *format, int64_t rowid) {
     char text[100];
     snprintf(text, sizeof text, format, (long long)rowid);
@@ -372,7 +360,7 @@ static void tell_differences(check *c, const hashed_keys *rows, const hashed_key
                                       : compare_hashed(&rows->keys[i], &entries->keys[k]);
         if (order < 0)
             tell_key(c, "lacks an entry for the row with rowid %lld", rows->keys[i].rowid);
-        if (order > 0 && !is_lost(c, entries->keys[k].rowid))
+        if (order > 0 && !ranges_have(&c->lost, entries->keys[k].rowid))
             tell_key(c, "has an entry for rowid %lld that its row does not require",
                      entries->keys[k].rowid);
         i += order <= 0;
@@ -445,7 +433,7 @@ static int check_table(check *c, const file_table *t) {
     buf_printf(&name, "table \"%s\"", t->def.name.p);
     begin_object(c, name.p);
     c->table = t;
-    c->nlost = 0;
+    c->lost.n = 0;
     c->row = mem_alloc(sizeof *c->row * (size_t)BASE_MAX(t->def.ncolumns, 1));
     c->wanted = mem_zalloc(sizeof *c->wanted * (size_t)(t->def.nindexes + 1));
     c->unsummed_tables += !t->info.has_sums;
@@ -599,7 +587,7 @@ int store_check(store *s, const char *from, const atomic_bool *cancel, buf *repo
     file_objects_free(&c.objects);
     walk_free(&c.w);
     free(c.entries);
-    free(c.lost);
+    free(c.lost.ranges);
     buf_free(&c.object);
     buf_free(&c.key);
     tables_file_close(&file);

@@ -74,6 +74,21 @@ void file_objects_free(file_objects *o);
 /* Whether a value of a tree is sound by its checksums, if it has any; *payload: without them. */
 bool file_payload(bool has_sums, uint32_t tree, size_t head_bytes, const walk_value *v,
                   MDB_val *payload);
+/* Ranges of rowids, from first to last. */
+typedef struct rowid_range {
+    int64_t first, last;
+} rowid_range;
+
+typedef struct rowid_ranges {
+    rowid_range *ranges; /* [n] */
+    size_t n, cap;
+} rowid_ranges;
+
+void ranges_add(rowid_ranges *r, int64_t first, int64_t last);
+/* Sorts the ranges and merges those that touch. */
+void ranges_merge(rowid_ranges *r);
+bool ranges_have(const rowid_ranges *r, int64_t rowid); /* after ranges_merge */
+
 /* The rowid of a row's key; `otherwise` if there is no key or it is none of a row. */
 static inline int64_t rowid_or(MDB_val key, int64_t otherwise) {
     return key.mv_data && key.mv_size == KEY_ROWID ? rowid_get(key.mv_data) : otherwise;

@@ -24,10 +24,6 @@
 
 enum { RANGES_MAX = 8 }; /* ranges of lost rows named in a line */
 
-typedef struct rowid_range {
-    int64_t first, last;
-} rowid_range;
-
 /* A row found outside of its table's tree. */
 typedef struct found_row {
     int64_t rowid;
@@ -53,9 +49,8 @@ typedef struct recovery {
     const table_info *made;
     value *row;
     uint64_t copied;
-    rowid_range *ranges; /* [nranges] rowids whose rows were not found in the table's tree */
-    size_t nranges, ranges_cap;
-    found_row *found; /* [nfound] */
+    rowid_ranges lost_rows; /* rowids whose rows were not found in the table's tree */
+    found_row *found;       /* [nfound] */
     size_t nfound, found_cap;
     uint64_t page, sound;            /* the leaf at work, and the number of its sound rows */
     rowid_range page_keys, page_bad; /* the rowids it may have; the bad ones, if it has some */
@@ -75,6 +70,10 @@ static void note(recovery *r, const char *format, ...) {
     va_end(args);
     r->incomplete = true;
     buf_printf(r->report, "%s\n", line);
+}
+
+static bool is_cancelled(const recovery *r) {
+    return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
 }
 
 /* ---- the structure --------------------------------------------------------------------------- */
@@ -203,7 +202,7 @@ static bool search_root(recovery *r, const tables_file *f, page_meta *out) {
     uint64_t best = 0;
     page_file file = r->w.file;
     file.last_page = file.pages - 1;
-    for (uint64_t p = 2; p < file.pages; p++) {
+    for (uint64_t p = 2; p < file.pages && !is_cancelled(r); p++) {
         int depth = main_tree_depth(&file, p);
         if (!depth)
             continue;
@@ -271,7 +270,7 @@ static int read_lost_leaves(recovery *r, const walk_tree *t) {
         memcpy(&flags, page_at(&r->w.file, p) + 10, 2);
         if (r->w.owner[p] == WALK_NO_OWNER && flags == P_LEAF)
             status = walk_salvage(&r->w, t, p);
-        if (r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed))
+        if (is_cancelled(r))
             status = ERR_CANCELLED;
     }
     return status;
@@ -323,10 +322,6 @@ static int read_objects(recovery *r) {
 
 /* ---- the rows of a table --------------------------------------------------------------------- */
 
-static void lose(recovery *r, int64_t first, int64_t last) {
-    ARRAY_PUSH(r->ranges, r->nranges, r->ranges_cap, ((rowid_range){first, last}));
-}
-
 static rowid_range range_of(MDB_val low, MDB_val high) {
     int64_t end = rowid_or(high, INT64_MAX);
     return (rowid_range){rowid_or(low, INT64_MIN), end == INT64_MAX ? end : end - 1};
@@ -336,7 +331,7 @@ static int lose_keys(void *arg, const walk_fault *f) {
     recovery *r = arg;
     rowid_range keys = range_of(f->low, f->high);
     if (f->loses)
-        lose(r, keys.first, f->of_value ? keys.first : keys.last);
+        ranges_add(&r->lost_rows, keys.first, f->of_value ? keys.first : keys.last);
     return 0;
 }
 
@@ -351,7 +346,7 @@ static bool is_row(const recovery *r, const walk_value *v, MDB_val *bytes) {
 /* Of a page without sound rows not even the keys are believed: all that it may have are lost. */
 static void end_page(recovery *r) {
     if (r->has_bad && r->sound == 0)
-        lose(r, r->page_keys.first, r->page_keys.last);
+        ranges_add(&r->lost_rows, r->page_keys.first, r->page_keys.last);
     r->page = r->sound = 0;
     r->has_bad = false;
 }
@@ -376,21 +371,15 @@ static int copy_row(void *arg, const walk_value *v) {
     }
     r->has_bad = true;
     int64_t rowid = rowid_or(v->key, 0);
-    lose(r, rowid, rowid);
+    ranges_add(&r->lost_rows, rowid, rowid);
     return 0;
-}
-
-static bool is_lost(const recovery *r, int64_t rowid) {
-    for (size_t i = 0; i < r->nranges; i++)
-        if (r->ranges[i].first <= rowid && rowid <= r->ranges[i].last)
-            return true;
-    return false;
 }
 
 static int find_row(void *arg, const walk_value *v) {
     recovery *r = arg;
     MDB_val bytes;
-    if (!is_old(r, v) && is_row(r, v, &bytes) && is_lost(r, rowid_get(v->key.mv_data)))
+    if (!is_old(r, v) && is_row(r, v, &bytes) &&
+        ranges_have(&r->lost_rows, rowid_get(v->key.mv_data)))
         ARRAY_PUSH(r->found, r->nfound, r->found_cap,
                    ((found_row){rowid_get(v->key.mv_data), bytes}));
     return 0;
@@ -424,16 +413,17 @@ static int put_found(recovery *r) {
 static int copy_rows(recovery *r) {
     const table_info *info = &r->table->info;
     walk_tree *t = file_find_tree(&r->w, info->tree);
-    r->copied = r->nranges = r->nfound = 0;
+    r->copied = r->lost_rows.n = r->nfound = 0;
     r->w.value = copy_row;
     r->w.fault = lose_keys;
     int status = 0;
     if (t)
         status = walk_again(&r->w, t);
     else
-        lose(r, INT64_MIN, INT64_MAX);
+        ranges_add(&r->lost_rows, INT64_MIN, INT64_MAX);
     end_page(r);
-    if (!status && r->nranges && info->has_sums) {
+    ranges_merge(&r->lost_rows);
+    if (!status && r->lost_rows.n && info->has_sums) {
         r->w.value = find_row;
         status = read_lost_leaves(r, t);
     }
@@ -442,24 +432,13 @@ static int copy_rows(recovery *r) {
 
 /* ---- reporting ------------------------------------------------------------------------------- */
 
-static int compare_ranges(const void *pa, const void *pb) {
-    return rowid_compare(&((const rowid_range *)pa)->first, &((const rowid_range *)pb)->first);
-}
-
 /* Appends the ranges of rowids among which rows are lost. */
-static void append_ranges(recovery *r, buf *b) {
-    size_t n = 0;
-    qsort(r->ranges, r->nranges, sizeof *r->ranges, compare_ranges);
-    for (size_t i = 0; i < r->nranges; i++) {
-        rowid_range *last = n ? &r->ranges[n - 1] : NULL;
-        if (last && (last->last == INT64_MAX || r->ranges[i].first <= last->last + 1))
-            last->last = BASE_MAX(last->last, r->ranges[i].last);
-        else
-            r->ranges[n++] = r->ranges[i];
-    }
-    buf_append_c(b, n == 1 && r->ranges[0].first == r->ranges[0].last ? "rowid " : "rowids ");
+static void append_ranges(const recovery *r, buf *b) {
+    const rowid_range *ranges = r->lost_rows.ranges;
+    size_t n = r->lost_rows.n;
+    buf_append_c(b, n == 1 && ranges[0].first == ranges[0].last ? "rowid " : "rowids ");
     for (size_t i = 0; i < n && i < RANGES_MAX; i++) {
-        const rowid_range *x = &r->ranges[i];
+        const rowid_range *x = &ranges[i];
         buf_append_c(b, i ? ", " : "");
         if (x->first == x->last)
             buf_printf(b, "%lld", (long long)x->first);
@@ -488,7 +467,7 @@ static void report_table(recovery *r) {
     if (known && wanted <= r->copied)
         return;
     uint64_t lost = known ? wanted - r->copied : 0;
-    if (!r->nranges && !lost)
+    if (!r->lost_rows.n && !lost)
         return;
     buf b = {0};
     buf_printf(&b, "table \"%s\": ", t->def.name.p);
@@ -499,7 +478,7 @@ static void report_table(recovery *r) {
     else
         buf_append_c(&b, "an unknown number");
     buf_append_c(&b, " lost");
-    if (r->nranges) {
+    if (r->lost_rows.n) {
         buf_append_c(&b, lost == 1 ? " of " : " among ");
         append_ranges(r, &b);
     }
@@ -668,7 +647,7 @@ int tables_recover(store *s, const char *from, store *to, const atomic_bool *can
     file_objects_free(&r.objects);
     walk_free(&r.w);
     free(r.leaves);
-    free(r.ranges);
+    free(r.lost_rows.ranges);
     free(r.found);
     tables_file_close(&file);
     return status;

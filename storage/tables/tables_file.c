@@ -156,6 +156,46 @@ walk_tree *file_find_tree(walk *w, uint32_t tree) {
     return walk_find(w, str_from(name));
 }
 
+/* ---- ranges of rowids ------------------------------------------------------------------------ */
+
+static bool touches(const rowid_range *r, int64_t first) {
+    return r->last == INT64_MAX || first <= r->last + 1;
+}
+
+void ranges_add(rowid_ranges *r, int64_t first, int64_t last) {
+    rowid_range *end = r->n ? &r->ranges[r->n - 1] : NULL;
+    if (end && first >= end->first && touches(end, first)) /* rows come in order */
+        end->last = BASE_MAX(end->last, last);
+    else
+        ARRAY_PUSH(r->ranges, r->n, r->cap, ((rowid_range){first, last}));
+}
+
+void ranges_merge(rowid_ranges *r) {
+    size_t n = 0;
+    if (r->n)
+        qsort(r->ranges, r->n, sizeof *r->ranges, rowid_compare); /* by `first` */
+    for (size_t i = 0; i < r->n; i++) {
+        rowid_range *end = n ? &r->ranges[n - 1] : NULL;
+        if (end && touches(end, r->ranges[i].first))
+            end->last = BASE_MAX(end->last, r->ranges[i].last);
+        else
+            r->ranges[n++] = r->ranges[i];
+    }
+    r->n = n;
+}
+
+bool ranges_have(const rowid_ranges *r, int64_t rowid) {
+    size_t low = 0, high = r->n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->ranges[middle].last < rowid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->n && r->ranges[low].first <= rowid;
+}
+
 /* ---- objects --------------------------------------------------------------------------------- */
 
 /* The format version is 1 if any record of the catalog is one of version 1: the header's magic text

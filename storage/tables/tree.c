@@ -294,7 +294,7 @@ int tree_get(tree_cursor *c, MDB_val *key, MDB_val *data, MDB_cursor_op op) {
 }
 
 int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload) {
-    const guard_tree *base = c->base;
+    guard_tree *base = c->base;
     size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;
     MDB_val stored = {payload.mv_size + sums, (uint8_t *)payload.mv_data - sums};
     if (stored.mv_size <= c->txn->store->guard.inline_bytes)
@@ -389,5 +389,5 @@ int txn_empty_tree(txn *t, const table_info *info, int index, err *e) {
 void tree_forget_bases(txn *t) {
     for (uint32_t i = 0; i < t->ntrees; i++)
         if (t->trees[i])
-            t->trees[i]->base_known = t->trees[i]->base.whole = false;
+            t->trees[i]->base_known = t->trees[i]->base.whole = t->trees[i]->base.counted = false;
 }
