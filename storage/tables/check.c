@@ -535,7 +535,7 @@ static void append_size(buf *b, uint64_t bytes) {
         buf_printf(b, "%.0f KB", (double)bytes / 1e3);
 }
 
-static void summarize(const check *c, size_t bytes) {
+static void summarize(const check *c, const char *from, size_t bytes) {
     uint64_t indexes = 0;
     for (size_t i = 0; i < c->objects.ntables; i++)
         indexes += (uint64_t)c->objects.tables[i].def.nindexes;
@@ -561,7 +561,10 @@ static void summarize(const check *c, size_t bytes) {
         buf_append_c(c->out, " in ");
         append_counted(c->out, (uint64_t)c->damaged_tables, "table", "tables");
     }
-    buf_append_c(c->out, "; .recover DIRECTORY copies what is sound\n");
+    buf_append_c(c->out, from ? "; .recover NEW " : "; .recover DIRECTORY");
+    if (from)
+        append_path(c->out, from);
+    buf_append_c(c->out, " copies what is sound\n");
 }
 
 int store_check(store *s, const char *from, const atomic_bool *cancel, buf *report,
@@ -582,7 +585,7 @@ int store_check(store *s, const char *from, const atomic_bool *cancel, buf *repo
     if (status == ERR_CANCELLED)
         status = err_set(e, ERR_CANCELLED, "cancelled");
     else
-        summarize(&c, file.n);
+        summarize(&c, from, file.n);
     *faults = c.faults;
     file_objects_free(&c.objects);
     walk_free(&c.w);

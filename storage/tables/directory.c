@@ -142,3 +142,13 @@ char *path_without_slashes(const char *path) {
         n--;
     return mem_strndup(path, n);
 }
+
+void append_path(buf *b, const char *path) {
+    buf_append_char(b, '\'');
+    for (; *path; path++) {
+        if (*path == '\'')
+            buf_append_char(b, '\'');
+        buf_append_char(b, *path);
+    }
+    buf_append_char(b, '\'');
+}

@@ -89,6 +89,35 @@ static size_t map_bytes_for(const char *file) {
     return bytes;
 }
 
+/* Replaces the hint of an error about damage while a database is being opened: where it does not open,
+ * the commands have to name it. */
+static void hint_unopened(const store *s, err *e) {
+    if (!e || strcmp(e->hint, DAMAGE_HINT) != 0)
+        return;
+    buf name = {0};
+    append_path(&name, s->path);
+    err_hint(e,
+             "kvasir -c \".check %s\" lists all damage; "
+             "kvasir -c \".recover NEW %s\" copies all that is sound",
+             name.p, name.p);
+    buf_free(&name);
+}
+
+/* Whether a file without bytes is what a process left that was killed while it made a database: then
+ * LMDB's lock file is there, and has no commit. */
+static bool is_new(const char *file) {
+    enum { COMMIT_AT = 8 }; /* offset of MDB_txninfo.mti_txnid */
+    uint64_t commit = 1;
+    buf path = {0};
+    buf_printf(&path, "%s-lock", file);
+    int fd = open(path.p, O_RDONLY | O_CLOEXEC);
+    bool read = fd >= 0 && pread(fd, &commit, sizeof commit, COMMIT_AT) == sizeof commit;
+    if (fd >= 0)
+        close(fd);
+    buf_free(&path);
+    return read && commit == 0;
+}
+
 /* Checks the meta pages of a file before LMDB opens it; a file of another kind is left to LMDB,
  * which refuses it. Another process may be writing one of them at this moment, so a fault is
  * believed only when it stays. */
@@ -99,6 +128,8 @@ static int metas_check(const store *s, const char *file, err *e) {
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0; /* a new file, or LMDB reports the error */
+    struct stat st;
+    bool lost = fstat(fd, &st) == 0 && st.st_size == 0 && !is_new(file);
     uint8_t *bytes = mem_alloc(BYTES);
     for (int i = 0; i < TRIES; i++) {
         page_meta meta;
@@ -113,6 +144,11 @@ static int metas_check(const store *s, const char *file, err *e) {
     }
     free(bytes);
     close(fd);
+    if (lost) {
+        err_set(e, ERR_CORRUPT, "'%s/tables.mdb' has zero bytes: its tables are lost", s->path);
+        err_hint(e, "restore the file from a backup, or remove it to begin anew");
+        return ERR_CORRUPT;
+    }
     if (!what)
         return 0;
     err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is damaged: one of its first two pages %s", s->path,
@@ -136,7 +172,7 @@ static int env_open(store *s, err *e) {
     if (rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH) {
         err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is not a kvasir database: %s", s->path,
                 mdb_strerror(rc));
-        err_hint(e, "if it was one, .recover NEW DIRECTORY copies what is left of it");
+        err_hint(e, DAMAGE_HINT);
         return ERR_CORRUPT;
     }
     if (rc)
@@ -234,6 +270,8 @@ int tables_open(store *s, err *e) {
     if ((status = store_register(s, e)) == 0 && (status = lock_file_open(s, e)) == 0 &&
         (status = env_open(s, e)) == 0)
         status = format_open(s, e);
+    if (status == ERR_CORRUPT)
+        hint_unopened(s, e);
     return status;
 }
 

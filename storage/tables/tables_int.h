@@ -421,6 +421,8 @@ int directory_prepare(store *s, err *e);
 int directory_sync(const char *directory, err *e);
 /* Returns a copy of the path without trailing slashes, on the heap. */
 char *path_without_slashes(const char *path);
+/* Appends a path in quotes, as a word of a shell command. */
+void append_path(buf *b, const char *path);
 /* Returns the name of a network file system, found by statfs's f_type; NULL for other file
  * systems. */
 const char *fs_network_name(long magic);

@@ -711,7 +711,7 @@ static int write_something(store *s, int table, int what) {
     if (!t)
         return ERR_CORRUPT;
     const table_def *def = find_table(t, table);
-    if (!def) { /* of a file without any bytes, a new database was made */
+    if (!def) { /* an older catalog may lack it */
         txn_abort(t);
         return ERR_BIND;
     }
