@@ -56,6 +56,20 @@ static int expected(const json *j, const char *what, err *e) {
                       json_describe(p, j->f.in.p + j->f.in.end, found));
 }
 
+/* Sets the error for the byte c at in.start, which begins no object. */
+static int no_object(json *j, int c, err *e) {
+    bool is_value = c > 0 && strchr("\"[-0123456789tfn", c);
+    if (!j->f.object || !is_value)
+        return expected(j, "an object", e);
+    const char *p = j->f.in.p + j->f.in.start;
+    char found[32];
+    j->f.object = 0;
+    file_error(&j->f, e, ERR_CORRUPT, p, NULL, "element %lld of the array is %s, not an object",
+               (long long)j->count + 1, json_describe(p, j->f.in.p + j->f.in.end, found));
+    err_hint(e, "jq -c '.[] | {value: .}' '%s' makes objects of values", j->f.name);
+    return ERR_CORRUPT;
+}
+
 /* Moves past brackets and commas to the next object. */
 static int find_object(json *j, bool *end, err *e) {
     int c, status = next_byte(j, &c, e);
@@ -82,7 +96,7 @@ static int find_object(json *j, bool *end, err *e) {
     if (j->place == JSON_AFTER)
         return expected(j, "the end of the file after the array", e);
     j->f.object = j->place == JSON_SEQUENCE ? 0 : j->count + 1;
-    return c == '{' ? 0 : expected(j, "an object", e);
+    return c == '{' ? 0 : no_object(j, c, e);
 }
 
 static int too_long(const json *j, err *e) {

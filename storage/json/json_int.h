@@ -14,8 +14,10 @@
 
 #include "file/file_int.h"
 
-/* Depth to which objects and arrays may be nested: json_scan.c is recursive. */
-enum { JSON_DEPTH_MAX = 500 };
+enum {
+    JSON_DEPTH_MAX = 500,   /* depth of nested objects and arrays: json_scan.c is recursive */
+    JSON_COLUMNS_MAX = 2000 /* as of a table */
+};
 /* Maximum size of an object, which must be in the window as a whole. */
 #define JSON_OBJECT_MAX ((size_t)64 << 20)
 

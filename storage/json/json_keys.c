@@ -9,6 +9,7 @@
  * Invariant: no object is consumed.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "json_int.h"
 
@@ -91,13 +92,32 @@ static str key_text(json *j, json_text key) {
     return (str){text, json_unescape(key, text)};
 }
 
+/* Makes a column of member i's key. */
+static int add_column(json *j, int i, err *e) {
+    const json_member *m = &j->object.members[i];
+    str key = key_text(j, m->key);
+    if (key.n && memchr(key.p, 0, key.n))
+        return json_error(j, e, ERR_CORRUPT, m->key.p,
+                          "a key with the character \\u0000 cannot be a column");
+    if (j->nkeys == JSON_COLUMNS_MAX) {
+        json_error(j, e, ERR_LIMIT, m->key.p,
+                   "this is one key more than the 2,000 columns that a table can have");
+        err_hint(e, "CREATE TABLE t (…); COPY t (…) FROM '%s' reads the keys that it names",
+                 j->f.name);
+        return ERR_LIMIT;
+    }
+    j->order[i] = add_key(j, key);
+    return 0;
+}
+
 static int sample_object(json *j, err *e) {
     int status = 0;
     for (int i = 0; i < j->object.n && !status; i++) {
         const json_member *m = &j->object.members[i];
         int at = json_column(j, i);
-        if (at < 0)
-            at = j->order[i] = add_key(j, key_text(j, m->key));
+        if (at < 0 && (status = add_column(j, i, e)) != 0)
+            return status;
+        at = j->order[i];
         status = json_note(j, i, at, e);
         if (m->kind != JSON_NULL && j->keys[at].type != TYPE_TEXT)
             j->keys[at].type = file_join_types(j->keys[at].type, type_of(m));

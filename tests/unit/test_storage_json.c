@@ -123,7 +123,7 @@ static void test_errors_name_the_place(void **state) {
         {"[{\"a\":1}", "memory, line 1, object 1: expected ',' or ']', found the end of the file"},
         {"[{\"a\":1}]\n[", "memory, line 2: expected the end of the file after the array, found an "
                            "array"},
-        {"[[1]]", "memory, line 1, object 1: expected an object, found an array"},
+        {"[[1]]", "memory, line 1: element 1 of the array is an array, not an object"},
         {"[]", "'memory' has no object with a key, so no columns"},
         {"{} {}", "'memory' has no object with a key, so no columns"},
         {" \n", "'memory' is empty"}};
