@@ -62,12 +62,13 @@ void workmem_begin(workmem *w, int64_t files_max_bytes);
 void workmem_usage(const workmem *w, workmem_use *out);
 
 /* A limit on the heap that arenas and arrays of one owner, such as an operator, share: when it is
- * used up, what they allocate is in unnamed temporary files of `space`. Its owner sets the first two
- * members, and it must outlive its arenas and arrays. For one thread at a time. */
+ * used up, what they allocate is in unnamed temporary files of `space`. Its owner sets all but
+ * heap_bytes, and it must outlive its arenas and arrays. For one thread at a time. */
 typedef struct mem_budget {
-    workmem *space;     /* not NULL */
-    size_t limit_bytes; /* at least 1 */
-    size_t heap_bytes;  /* on the heap now */
+    workmem *space;            /* not NULL */
+    const atomic_bool *cancel; /* stops the growth of an index of items; may be NULL */
+    size_t limit_bytes;        /* at least 1 */
+    size_t heap_bytes;         /* on the heap now */
 } mem_budget;
 
 /* A bump allocator over a list of chunks. Allocations are 16-byte aligned. */

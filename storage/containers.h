@@ -139,9 +139,9 @@ void hash_index_reserve(hash_index *x, uint32_t items);
 
 /* For an index whose slots the caller allocates. If hash_index_slots_for(x, items) returns n > 0,
  * the caller calls hash_index_move with n new slots before adding items, and then frees the old
- * slots. */
+ * slots. `cancel` may be NULL; false: it was set, and the index keeps its slots. */
 uint32_t hash_index_slots_for(const hash_index *x, uint32_t items);
-void hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots);
+bool hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots, const atomic_bool *cancel);
 
 /* ---- heaps ----------------------------------------------------------------------------------- */
 

@@ -29,6 +29,7 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
     o->node = node;
     o->ctx = ctx;
     o->memory.space = ctx->space;
+    o->memory.cancel = ctx->cancel;
     o->memory.limit_bytes = (size_t)BASE_MAX(ctx->settings->work_memory, 1);
     o->mem = ctx->mem;
     o->pass = arena_new();

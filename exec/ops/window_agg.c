@@ -140,12 +140,12 @@ static int run_growing(window_agg *a, err *e) {
 
 /* ---- a tree of cells ------------------------------------------------------------------------- */
 
-static void build_tree(window_agg *a) {
-    int below = a->p->n;
-    for (a->nlevels = 1; below > FANOUT; a->nlevels++) {
+static int build_tree(window_agg *a, err *e) {
+    int below = a->p->n, status = 0;
+    for (a->nlevels = 1; below > FANOUT && !status; a->nlevels++) {
         int level = a->nlevels, n = (below + FANOUT - 1) / FANOUT;
         agg_cell *cells = arena_zalloc(a->p->mem, sizeof *cells * (size_t)n);
-        for (int k = 0; k < below; k++)
+        for (int k = 0; k < below && !(status = window_cancelled(a->p, k, e)); k++)
             if (level == 1)
                 take_row(a, &cells[k / FANOUT], k);
             else
@@ -153,6 +153,7 @@ static void build_tree(window_agg *a) {
         a->levels[level] = cells;
         below = n;
     }
+    return status;
 }
 
 static void take_at(const window_agg *a, agg_cell *cell, int level, int from, int to) {
@@ -187,8 +188,7 @@ static int run_tree(window_agg *a, err *e) {
     frame_walk walk = frame_walk_new(a->p, &a->w->frame);
     frame_rows before = {.start = -1};
     agg_cell cell = {0};
-    int status = 0;
-    build_tree(a);
+    int status = build_tree(a, e);
     for (int at = 0; at < a->p->n && !status; at++) {
         frame_rows f = frame_walk_to(&walk, at);
         if (!same_frame(&f, &before)) {

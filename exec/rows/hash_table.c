@@ -118,7 +118,10 @@ static int make_room(hash_table *h, err *e) {
     int status = n ? mem_array_resize(&slots, h->memory, sizeof(hash_slot) * n, e) : 0;
     if (n == 0 || status)
         return status;
-    hash_index_move(&h->index, slots.p, n);
+    if (!hash_index_move(&h->index, slots.p, n, h->memory->cancel)) {
+        mem_array_free(&slots);
+        return err_set(e, ERR_CANCELLED, "cancelled");
+    }
     mem_array_free(&h->slots);
     h->slots = slots;
     return 0;

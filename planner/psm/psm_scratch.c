@@ -67,7 +67,7 @@ void scratch_restore(scratch *s, scratch_mark m) {
 void scratch_index_add(scratch *s, hash_index *x, uint64_t hash, uint32_t item) {
     uint32_t nslots = hash_index_slots_for(x, x->count + 1);
     if (nslots > 0)
-        hash_index_move(x, SCRATCH_ARRAY(s, hash_slot, nslots), nslots);
+        hash_index_move(x, SCRATCH_ARRAY(s, hash_slot, nslots), nslots, NULL);
     hash_index_add(x, hash, item);
 }
 

@@ -52,15 +52,21 @@ uint32_t hash_index_slots_for(const hash_index *x, uint32_t items) {
     return slots > have ? slots : 0;
 }
 
-void hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots) {
-    hash_slot *old = x->slots;
-    uint32_t nold = old ? x->mask + 1 : 0;
+bool hash_index_move(hash_index *x, hash_slot *slots, uint32_t nslots, const atomic_bool *cancel) {
+    enum { CANCEL_EVERY = 1 << 16 };
+    hash_index to = *x;
+    uint32_t nold = x->slots ? x->mask + 1 : 0;
     memset(slots, 0xff, sizeof *slots * nslots);
-    x->slots = slots;
-    x->mask = nslots - 1;
-    for (uint32_t i = 0; i < nold; i++)
-        if (old[i].item != HASH_NONE)
-            put(x, old[i]);
+    to.slots = slots;
+    to.mask = nslots - 1;
+    for (uint32_t i = 0; i < nold; i++) {
+        if (i % CANCEL_EVERY == 0 && check_cancel(cancel, NULL))
+            return false;
+        if (x->slots[i].item != HASH_NONE)
+            put(&to, x->slots[i]);
+    }
+    *x = to;
+    return true;
 }
 
 void hash_index_reserve(hash_index *x, uint32_t items) {
@@ -71,7 +77,7 @@ void hash_index_reserve(hash_index *x, uint32_t items) {
         return;
     size_t bytes = sizeof(hash_slot) * nslots;
     hash_slot *old = x->slots;
-    hash_index_move(x, x->mem ? arena_alloc(x->mem, bytes) : mem_alloc(bytes), nslots);
+    hash_index_move(x, x->mem ? arena_alloc(x->mem, bytes) : mem_alloc(bytes), nslots, NULL);
     if (!x->mem)
         free(old);
 }

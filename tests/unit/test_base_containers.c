@@ -163,12 +163,18 @@ static void test_index_makes_room(void **state) {
     hash_slot *own = mem_alloc(sizeof *own * 4096);
     free(x.slots);
     x = (hash_index){0};
-    hash_index_move(&x, own, 4096);
+    assert_true(hash_index_move(&x, own, 4096, NULL));
     hash_index_add(&x, 5, 0);
     assert_ptr_equal(x.slots, own);
     hash_index_first(&x, 5)->item = 9; /* another item of the same hash takes its place */
     assert_int_equal(hash_index_first(&x, 5)->item, 9);
     assert_null(hash_index_next(&x, hash_index_first(&x, 5)));
+    hash_slot *more = mem_alloc(sizeof *more * 8192);
+    const atomic_bool cancelled = true;
+    assert_false(hash_index_move(&x, more, 8192, &cancelled));
+    assert_ptr_equal(x.slots, own);
+    assert_int_equal(hash_index_first(&x, 5)->item, 9);
+    free(more);
     hash_index_free(&x);
 }
 
