@@ -24,6 +24,7 @@ typedef struct path {
 
 void guard_free(page_guard *g) {
     free(g->seen);
+    free(g->uses);
     *g = (page_guard){0};
 }
 
@@ -300,11 +301,41 @@ static void set_rowids(guard_range *r) {
     r->span = (r->high.mv_data ? rowid_of(r->high) - 1 : UINT64_MAX) - r->low_rowid;
 }
 
+void guard_use_tree(page_guard *g, guard_tree *t, const page_meta *meta, bool write) {
+    if (t->mark >= g->nuses) {
+        uint32_t n = BASE_MAX(t->mark + 1u, g->nuses * 2);
+        g->uses = mem_realloc(g->uses, n * sizeof *g->uses);
+        memset(g->uses + g->nuses, 0, (n - g->nuses) * sizeof *g->uses);
+        g->nuses = n;
+    }
+    uint64_t from = g->uses[t->mark].whole_from;
+    t->commit = meta->txn;
+    t->free_of = write ? meta : NULL;
+    t->has_verified = t->counted = false;
+    t->whole = !write && from && from <= t->commit + 1;
+}
+
+static void set_whole(page_guard *g, guard_tree *t) {
+    t->whole = true;
+    g->uses[t->mark].whole_from = t->commit + 1;
+}
+
 /* Many look-ups in a tree of moderate size cost less after all of it was verified. */
-static bool worth_whole(const guard_tree *t) {
+static bool worth_whole(page_guard *g, const guard_tree *t) {
     enum { WHOLE_PAGES_MAX = 1 << 15 };
     uint64_t pages = t->record.branch_pages + t->record.leaf_pages;
-    return pages <= WHOLE_PAGES_MAX && t->paths > pages / 2;
+    return ++g->uses[t->mark].paths > 4 * pages && pages <= WHOLE_PAGES_MAX;
+}
+
+/* Adds a verified range to the keys that are verified from the first on. */
+static void add_verified(page_guard *g, guard_tree *t, const guard_range *r) {
+    if (r->low.mv_size && (!t->has_verified || compare(t, r->low, t->verified) > 0))
+        return;
+    if (!r->high.mv_data)
+        set_whole(g, t);
+    else if (!t->has_verified || compare(t, r->high, t->verified) > 0)
+        t->verified = r->high;
+    t->has_verified = true;
 }
 
 bool guard_path(page_guard *g, guard_tree *t, guard_place place, MDB_val key, guard_sides sides,
@@ -314,9 +345,8 @@ bool guard_path(page_guard *g, guard_tree *t, guard_place place, MDB_val key, gu
     step first, last;
     *out =
         (guard_range){.valid = true, .sides = GUARD_BOTH, .has_rowids = true, .span = UINT64_MAX};
-    t->paths++;
-    if (!t->whole && worth_whole(t))
-        t->whole = verify_tree(g, t, LEAVES);
+    if (!t->whole && t->record.root != NO_PAGE && worth_whole(g, t) && verify_tree(g, t, LEAVES))
+        set_whole(g, t);
     if (t->record.root == NO_PAGE || t->whole)
         return true;
     *out = (guard_range){0};
@@ -334,6 +364,7 @@ bool guard_path(page_guard *g, guard_tree *t, guard_place place, MDB_val key, gu
     }
     *out = (guard_range){.valid = true, .sides = sides, .low = first.low, .high = last.high};
     set_rowids(out);
+    add_verified(g, t, out);
     return true;
 }
 
@@ -538,6 +569,8 @@ bool guard_begin(page_guard *g, size_t file_bytes, uint64_t txn, page_meta *meta
     if (g->txn != txn) {
         if (g->seen)
             memset(g->seen, 0, g->seen_pages * sizeof *g->seen);
+        if (g->uses)
+            memset(g->uses, 0, g->nuses * sizeof *g->uses);
         g->txn = txn;
         g->main_txn = g->free_txn = g->mark_txn = 0;
     }

@@ -40,9 +40,12 @@ typedef struct guard_tree {
     sum_rule sums;
     /* of a write transaction: the commit whose free list must have none of the tree's pages */
     const page_meta *free_of;
-    bool counted;   /* the number of overflow pages was compared with the record */
-    uint64_t paths; /* number of calls of guard_path in this snapshot */
-    bool whole;     /* every page is verified: guard_path need not be called */
+    bool counted;    /* the number of overflow pages was compared with the record */
+    uint64_t commit; /* of the snapshot */
+    /* the keys below it are verified, unless has_verified is false; in the map */
+    MDB_val verified;
+    bool has_verified;
+    bool whole; /* every page is verified: guard_path need not be called */
 } guard_tree;
 
 /* The leaves beside a path's leaf. */
@@ -73,11 +76,19 @@ typedef struct guard_fault {
     bool of_value;     /* a value of the page: its key is `low` */
 } guard_fault;
 
+/* A tree over all snapshots, with the marks. */
+typedef struct guard_use {
+    uint64_t paths;      /* number of calls of guard_path */
+    uint64_t whole_from; /* from this commit on every page is verified, + 1; 0: it is not */
+} guard_use;
+
 typedef struct page_guard {
     page_file file;      /* map: LMDB's own, or a temporary one */
     size_t inline_bytes; /* values up to this size are never in overflow pages */
     uint16_t *seen;      /* [seen_pages] the mark of the tree as whose page it was verified, or 0 */
     uint64_t seen_pages;
+    guard_use *uses; /* [nuses] by mark; of named trees */
+    uint32_t nuses;
     uint64_t txn;      /* the commit for which the marks are valid */
     uint64_t main_txn; /* the commit whose main tree was verified, + 1; 0: none */
     page_meta meta;    /* of that commit */
@@ -105,6 +116,8 @@ bool guard_free_list(page_guard *g, const page_meta *meta);
 bool guard_free_list_is_short(const page_meta *meta);
 /* Compares the pages of the main tree with the free list. */
 bool guard_main(page_guard *g, const page_meta *meta);
+/* Begins to use a tree, whose record and mark are set, in a snapshot. */
+void guard_use_tree(page_guard *g, guard_tree *t, const page_meta *meta, bool write);
 /* Compares the root of a tree with the free list of its commit. */
 bool guard_root(page_guard *g, const page_meta *meta, const page_tree *record);
 

@@ -198,9 +198,9 @@ static int format_initialise(store *s, err *e) {
         MDB_txn *mdb = NULL;
         int rc = mdb_txn_begin(s->env, NULL, 0, &mdb);
         status =
-            rc ? lmdb_error(e, rc, "cannot write the database") : catalog_initialise(s, mdb, e);
+            rc ? store_error(s, rc, "cannot write the database", e) : catalog_initialise(s, mdb, e);
         if (!status && (rc = mdb_txn_commit(mdb)) != 0)
-            status = lmdb_error(e, rc, "cannot write the database");
+            status = store_error(s, rc, "cannot write the database", e);
         else if (status && mdb)
             mdb_txn_abort(mdb);
         if (!status)

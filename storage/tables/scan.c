@@ -26,6 +26,7 @@ struct table_scan {
     int ncolumns;
     int *columns;      /* [ncolumns] as in scan_spec */
     value_type *types; /* [ncolumns] types of these columns */
+    bool has_texts;    /* some of these are TEXT or BLOB */
     arena *mem;
     arena *bound_mem; /* values of the bounds; reset by scan_rebind */
 
@@ -525,16 +526,20 @@ static void fill_nulls(const table_scan *s, column *out, arena *mem, int at, int
         out->null[i] = (((const uint8_t *)s->bytes[i].mv_data)[byte] & bit) != 0;
 }
 
-static int fill_texts(table_scan *s, column *out, int at, int n, err *e) {
+static int verify_long_rows(table_scan *s, int n, err *e) {
+    int status = 0;
+    for (int i = 0; i < n && !status; i++)
+        if (s->bytes[i].mv_size > SUM_WHOLE)
+            status = verify_texts(s, s->rowid[i], s->bytes[i], e);
+    return status;
+}
+
+static int fill_texts(const table_scan *s, column *out, int at, int n, err *e) {
     const row_layout *l = &s->info->layout;
     uint32_t end_at = l->slot[at], start_at = l->text_start[at], base = l->slots_end;
     for (int i = 0; i < n; i++) {
         const uint8_t *p = s->bytes[i].mv_data;
         uint32_t start = 0, end;
-        int status =
-            s->bytes[i].mv_size > SUM_WHOLE ? verify_texts(s, s->rowid[i], s->bytes[i], e) : 0;
-        if (status)
-            return status;
         memcpy(&end, p + end_at, 4);
         if (start_at)
             memcpy(&start, p + start_at, 4);
@@ -545,7 +550,7 @@ static int fill_texts(table_scan *s, column *out, int at, int n, err *e) {
     return 0;
 }
 
-static int fill_column(table_scan *s, column *out, arena *mem, int at, int n, err *e) {
+static int fill_column(const table_scan *s, column *out, arena *mem, int at, int n, err *e) {
     const row_layout *l = &s->info->layout;
     if (at < 0 || at == l->rowid_column) {
         memcpy(out->i, s->rowid, sizeof(int64_t) * (size_t)n);
@@ -595,6 +600,7 @@ static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
         if (spec->columns[i] >= def->ncolumns)
             return err_set(e, ERR_INTERNAL, "column %d of %d", spec->columns[i], def->ncolumns);
         s->types[i] = spec->columns[i] < 0 ? TYPE_INTEGER : def->columns[spec->columns[i]].type;
+        s->has_texts = s->has_texts || s->types[i] == TYPE_TEXT || s->types[i] == TYPE_BLOB;
     }
     return 0;
 }
@@ -664,6 +670,8 @@ int scan_next(table_scan *s, batch *out, err *e) {
                               : gather_by_rowid(s, placed, &n, e);
         s->epoch = s->txn->epoch;
         s->batch_rows = BASE_MIN(BATCH_ROWS, s->batch_rows * BATCH_GROWTH);
+        if (!status && s->has_texts)
+            status = verify_long_rows(s, n, e);
         if (status)
             return status;
     }

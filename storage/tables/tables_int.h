@@ -200,7 +200,7 @@ typedef struct tree_cursor {
     MDB_cursor *mdb;    /* of the innermost LMDB transaction; NULL: not open */
     guard_range safe;   /* around the cursor's position; see tree.c */
     int ahead;          /* leaves to verify ahead at the next step beyond `safe` */
-    size_t short_bytes; /* a stored value up to this size is on its leaf, */
+    size_t short_bytes; /* a payload up to this size is on its leaf, */
     size_t short_sums;  /* and has so many bytes of checksums */
 } tree_cursor;
 
@@ -309,11 +309,10 @@ static inline int tree_step_quickly(tree_cursor *c, MDB_val *key, MDB_val *data,
     int rc = mdb_cursor_get(c->mdb, key, data, back ? MDB_PREV : MDB_NEXT);
     if (rc)
         return rc;
-    if (!guard_in_range(&c->safe, *key) || data->mv_size > c->short_bytes ||
-        data->mv_size < c->short_sums)
+    size_t n = data->mv_size - c->short_sums; /* of a value without checksums: too large */
+    if (!guard_in_range(&c->safe, *key) || n > c->short_bytes)
         return tree_step_arrive(c, key, data, back);
-    data->mv_data = (uint8_t *)data->mv_data + c->short_sums;
-    data->mv_size -= c->short_sums;
+    *data = (MDB_val){n, (uint8_t *)data->mv_data + c->short_sums};
     return 0;
 }
 /* Verifies the rest of a value that tree_get returned. */
@@ -327,7 +326,9 @@ int tree_put(tree_cursor *c, MDB_val key, MDB_val payload, unsigned flags);
 /* tree_put of a value that may replace one. */
 int tree_replace(tree_cursor *c, MDB_val key, MDB_val payload);
 int tree_delete(tree_cursor *c); /* deletes the entry at the cursor */
-/* Like lmdb_error, but for damage found by the guard sets the error that names the table. */
+/* Like lmdb_error; where the disk or the file is full, or fails, the message names the database. */
+int store_error(const store *s, int rc, const char *what, err *e);
+/* The same, but for damage found by the guard sets the error that names the table. */
 int tree_error(txn *t, int rc, const char *what, err *e);
 /* Sets the error of the guard's last fault. snap: names the tables; NULL: none is loaded. Returns
  * ERR_CORRUPT. */

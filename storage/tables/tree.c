@@ -75,7 +75,7 @@ static int read_base(txn *t, uint32_t tree, txn_tree *at, err *e) {
         at->base.record = (page_tree){.root = NO_PAGE}; /* this transaction made it */
     if (!guard_root(&t->store->guard, &t->base, &at->base.record))
         return tree_damaged(t->store, t->snap, tree, e);
-    at->base.free_of = t->write ? &t->base : NULL;
+    guard_use_tree(&t->store->guard, &at->base, &t->base, t->write);
     at->base_known = true;
     return 0;
 }
@@ -101,9 +101,10 @@ static int open_tree(txn *t, uint32_t tree, bool has_sums, size_t head_bytes, tx
     if (status || (*out)->cursor.mdb)
         return status;
     (*out)->cursor = (tree_cursor){.txn = t, .tree = tree, .base = &(*out)->base};
-    size_t whole = has_sums ? SUM_WHOLE + 4 : SIZE_MAX;
-    (*out)->cursor.short_bytes = BASE_MIN(t->store->guard.inline_bytes, whole);
-    (*out)->cursor.short_sums = has_sums ? 4 : 0;
+    size_t sums = has_sums ? 4 : 0, most = t->store->guard.inline_bytes;
+    (*out)->cursor.short_bytes =
+        BASE_MIN(BASE_MAX(most, sums) - sums, has_sums ? (size_t)SUM_WHOLE : SIZE_MAX);
+    (*out)->cursor.short_sums = sums;
     return lmdb_error(e, mdb_cursor_open(t->mdb, dbi, &(*out)->cursor.mdb), "cannot read a table");
 }
 
@@ -211,9 +212,20 @@ static int refuse(txn *t, uint32_t tree) {
     return MDB_CORRUPTED;
 }
 
+int store_error(const store *s, int rc, const char *what, err *e) {
+    int status = lmdb_error(e, rc, what);
+    if (!e || (status != ERR_FULL && status != ERR_IO))
+        return status;
+    err plain = *e;
+    err_set(e, plain.code, "'%s': %s", s->path, plain.message);
+    if (*plain.hint)
+        err_hint(e, "%s", plain.hint);
+    return status;
+}
+
 int tree_error(txn *t, int rc, const char *what, err *e) {
     if (rc != MDB_CORRUPTED || !t->damage)
-        return lmdb_error(e, rc, what);
+        return store_error(t->store, rc, what, e);
     if (e)
         *e = *t->damage;
     free(t->damage);

@@ -113,7 +113,7 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
         rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
     if (rc) {
         writer_unlock(s);
-        return lmdb_error(e, rc, "cannot begin to write");
+        return store_error(s, rc, "cannot begin to write", e);
     }
     if ((status = verify_base(t, mdb_txn_id(t->root) - 1, e)) != 0) {
         mdb_txn_abort(t->root);
@@ -368,7 +368,7 @@ static int commit_write(txn *t, err *e) {
     int rc = mdb_txn_commit(t->root);
     if (rc) {
         forget_write(t);
-        return lmdb_error(e, rc, "cannot commit");
+        return store_error(t->store, rc, "cannot commit", e);
     }
     guard_committed(&t->store->guard, id);
     if (t->snap != t->store->snap) {
@@ -440,7 +440,7 @@ static int child_begin(txn *t, err *e) {
     MDB_txn *child = NULL;
     int rc = mdb_txn_begin(t->store->env, t->root, 0, &child);
     if (rc)
-        return lmdb_error(e, rc, "cannot begin a statement");
+        return store_error(t->store, rc, "cannot begin a statement", e);
     t->mdb = child;
     return 0;
 }
@@ -509,7 +509,7 @@ int txn_release(txn *t, err *e) {
         int rc = mdb_txn_commit(t->mdb);
         t->mdb = t->root;
         if (rc) {
-            lmdb_error(e, rc, "cannot end a statement");
+            store_error(t->store, rc, "cannot end a statement", e);
             forget_handles(t, true);
             txn_rollback_to(t);
             return e ? (int)e->code : ERR_IO;
