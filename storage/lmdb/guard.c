@@ -498,6 +498,8 @@ static bool free_list_has(page_guard *g, const page_meta *meta, uint64_t page) {
 }
 
 static void mark_free(page_guard *g, const uint8_t *listed, uint64_t last_page) {
+    for (uint64_t p = 0; g->mark_txn && p < g->seen_pages; p++) /* of an earlier list */
+        g->seen[p] = g->seen[p] == GUARD_MARK_FREE ? 0 : g->seen[p];
     for (uint64_t at = 0; at <= last_page / 8; at++)
         for (unsigned bits = listed[at]; bits; bits &= bits - 1)
             g->seen[at * 8 + (unsigned)__builtin_ctz(bits)] = GUARD_MARK_FREE;

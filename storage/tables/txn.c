@@ -370,7 +370,10 @@ static int commit_write(txn *t, err *e) {
         forget_write(t);
         return store_error(t->store, rc, "cannot commit", e);
     }
-    guard_committed(&t->store->guard, id);
+    /* A transaction without changes is no commit: its id is the next one's. */
+    MDB_envinfo info;
+    if (mdb_env_info(t->store->env, &info) == 0 && info.me_last_txnid == id)
+        guard_committed(&t->store->guard, id);
     if (t->snap != t->store->snap) {
         snapshot_release(t->store->snap);
         t->store->snap = t->snap;

@@ -207,12 +207,31 @@ static void test_an_older_root(void **state) {
     }
 }
 
+/* Another process's commit can have the id of a transaction without changes, so that must not count as
+ * known. */
+static void test_a_commit_without_changes(void **state) {
+    (void)state;
+    MDB_envinfo info;
+    make_database();
+    store *s = open_at(database());
+    for (int i = 0; i < 3; i++) {
+        txn *t = begin(s, true);
+        OK(txn_commit(t, &e));
+        assert_int_equal(mdb_env_info(s->env, &info), 0);
+        assert_int_equal(s->guard.txn, info.me_last_txnid);
+        if (i == 1)
+            fill(s, "somebody");
+    }
+    store_close(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_value_of_another_row),
         cmocka_unit_test(test_a_longer_run_of_pages),
         cmocka_unit_test(test_settings_of_the_main_tree),
         cmocka_unit_test(test_an_older_root),
+        cmocka_unit_test(test_a_commit_without_changes),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
