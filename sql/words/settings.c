@@ -11,6 +11,8 @@
 
 #include "sql/sql.h"
 
+enum { WORK_MEMORY_MIN = 4096 };
+
 static const setting_info infos[] = {
 #define SETTING_INFO(name, type, standard, words, help)                                            \
     {#name, SETTING_##type, standard, words, help},
@@ -171,6 +173,8 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
                          e);
         if (integer == 0 && strcmp(infos[i].name, "kv_memory") == 0)
             return wrong(i, text, "a model needs KV memory; use auto or a size such as 2GB", e);
+        if (integer < WORK_MEMORY_MIN && strcmp(infos[i].name, "work_memory") == 0)
+            return wrong(i, text, "use 4kB or more: a page stays in memory in any case", e);
         if (integer == 0 && strcmp(infos[i].name, "kv_disk") == 0)
             return wrong(i, text, "to keep nothing on disk, use SET cache = off", e);
         *(int64_t *)member(s, i) = integer;

@@ -242,7 +242,7 @@ static const char *const variants[] = {
     "SET kv_memory = '192kB'\n",
     "SET kv_memory = '192kB'\nSET llm_layout = 'data'\n",
     "SET field_order = 'fresh'\n",
-    "SET dedup = off\nSET work_memory = '1kB'\n",
+    "SET dedup = off\nSET work_memory = '4kB'\n",
 };
 
 /* EXPLAIN (TREE) shows the prompts that EXPLAIN (TOKENS) counts; the settings are those of the

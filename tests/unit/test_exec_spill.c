@@ -177,7 +177,7 @@ static void test_a_kill_leaves_nothing(void **state) {
     (void)state;
     db_close(d);
     for (int wait = 1; wait <= 16; wait *= 4) {
-        pid_t pid = start_other("0", "SET work_memory = '1kB'",
+        pid_t pid = start_other("0", "SET work_memory = '4kB'",
                                 "SELECT a.t, b.t FROM wide a, wide b ORDER BY a.t, b.id");
         usleep((useconds_t)wait * 10000);
         assert_int_equal(kill(pid, SIGKILL), 0);
@@ -267,7 +267,7 @@ static void test_rows_are_kept_once(void **state) {
     };
     for (size_t i = 0; i < BASE_COUNT(twice); i++) {
         uint64_t hash = run_ok(d, twice[i]).hash;
-        ok("SET work_memory = '1kB'");
+        ok("SET work_memory = '4kB'");
         outcome o = run_ok(d, twice[i]);
         ok("RESET work_memory");
         assert_int_equal(o.hash, hash);
@@ -300,7 +300,7 @@ static void test_the_limit_may_be_met_by_answers(void **state) {
                               "FROM wide)";
     int between = 0, files = open_files();
     int64_t distinct = run_ok(d, sql).first;
-    ok("SET work_memory = '1kB'");
+    ok("SET work_memory = '4kB'");
     for (int kilobytes = 64, done = 0; !done; kilobytes += 64) {
         char set[80];
         snprintf(set, sizeof set, "SET max_temp_directory_size = '%dkB'", kilobytes);
@@ -379,7 +379,7 @@ static void test_what_stays_in_memory_of_a_row(void **state) {
     (void)state;
     ok("CREATE TABLE many AS SELECT a.id * 10 + d.x AS id, 'row ' || (a.id * 10 + d.x) AS t "
        "FROM wide a, digits d");
-    ok("SET work_memory = '1kB'");
+    ok("SET work_memory = '4kB'");
     assert_in_range(bytes_a_row("LLM('Is it so?', 'no' AS x)"), 13, 24);
     assert_in_range(bytes_a_row("LLM('Is it so?', id % 1000 AS x)"), 13, 24);
     assert_in_range(bytes_a_row("LLM('Is it so?', t)"), 100, 260);

@@ -106,7 +106,7 @@ static void wrong_values_say_what_is_right(void **state) {
         {"kv_memory", "2XB", "512MB", ERR_TYPE},    {"temperature", "hot", "number", ERR_TYPE},
         {"max_tokens", "0", "1 or more", ERR_TYPE}, {"kv_memory", "-1", "512MB", ERR_TYPE},
         {"kv_disk", "0", "cache = off", ERR_TYPE},  {"kv_memory", "0", "KV memory", ERR_TYPE},
-        {"kv_memory", "1e300", "512MB", ERR_TYPE},
+        {"kv_memory", "1e300", "512MB", ERR_TYPE},  {"work_memory", "1kB", "4kB or more", ERR_TYPE},
     };
     settings s;
     settings_init(&s);
