@@ -43,16 +43,22 @@ static void stat_line(buf *out, const char *name, uint64_t n) {
     buf_free(&count);
 }
 
+static void bytes_line(buf *out, const char *name, uint64_t bytes) {
+    buf text = {0};
+    buf_append_bytes(&text, bytes);
+    buf_printf(out, "%20s  %s\n", name, text.p);
+    buf_free(&text);
+}
+
 void shell_figures(const exec_summary *s, buf *out) {
+    enum { MEMORY_SHOWN = 1 << 20 }; /* what operators keep is shown from so many bytes on */
     const llm_figures *m = &s->llm;
     buf_printf(out, "%20s  %.3f s\n", "time", s->seconds);
     stat_line(out, "rows", s->rows);
-    if (s->space.file_peak_bytes > 0) {
-        buf bytes = {0};
-        buf_append_bytes(&bytes, s->space.file_peak_bytes);
-        buf_printf(out, "%20s  %s\n", "in temporary files", bytes.p);
-        buf_free(&bytes);
-    }
+    if (s->space.heap_peak_bytes >= MEMORY_SHOWN || s->space.file_peak_bytes > 0)
+        bytes_line(out, "kept in memory", s->space.heap_peak_bytes);
+    if (s->space.file_peak_bytes > 0)
+        bytes_line(out, "in temporary files", s->space.file_peak_bytes);
     if (m->inputs == 0)
         return;
     buf_printf(out, "%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds,
