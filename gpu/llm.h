@@ -177,6 +177,12 @@ llm_guide *llm_guide_retain(llm_guide *guide);
 void llm_guide_release(llm_guide *guide);
 /* Returns a hash of kind, literals and template: part of the key of a stored answer. */
 hash128 llm_guide_key(const llm_guide *guide);
+/* Whether scoring all literals (llm_request.all_probs) takes about as long as finding the likeliest
+ * one, or the guide is no CHOICE. The answer and its probability are the same. */
+bool llm_guide_is_small(const llm_guide *guide);
+/* Returns the tokens that an answer computes beside its prompt to choose among a CHOICE's literals:
+ * with all_probs their exact number, else an estimate. 0: the guide is no CHOICE. */
+int llm_guide_tokens(const llm_guide *guide, bool all_probs);
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 
@@ -199,6 +205,7 @@ typedef struct llm_request {
     int head_tokens;           /* tokens of the prompt's shared head, counted in llm_figures */
     const bool *named;         /* [nspans] values that truncation removes last; NULL: none */
     llm_guide *guide;          /* NULL: free text */
+    bool all_probs;            /* CHOICE: the event has the probability of each literal */
     const llm_template *after; /* determines where answers end; NULL: at a newline (completion) */
     int max_tokens;            /* limit of a free-text answer; 0: 32 */
     llm_sampling sampling;
@@ -213,7 +220,7 @@ typedef struct llm_event {
     str text;            /* the answer, without lead, stop text and surrounding space */
     int choice;          /* index of the literal; -1: not a CHOICE */
     double prob;         /* probability of the answer among the allowed ones; NaN: free text */
-    const double *probs; /* CHOICE: the probability of each literal, in their order; or NULL */
+    const double *probs; /* all_probs: the probability of each literal, in their order; or NULL */
     llm_finish finish;
     bool shortened; /* fields were removed from the prompt (options.truncate) */
     int prompt_tokens, reused_tokens, computed_tokens, output_tokens;

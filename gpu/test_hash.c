@@ -181,7 +181,8 @@ static void test_answer(llm_engine *engine, const backend_question *q, backend_a
     out->prob = 0.5 + (double)((h >> 32) & 0xffff) / 131072.0;
     if (q->guide->kind == LLM_GUIDE_CHOICE) {
         out->choice = (int)((h >> 8) % (uint64_t)q->guide->count);
-        choice_probs(h, out, q->guide->count);
+        if (out->probs != NULL)
+            choice_probs(h, out, q->guide->count);
         buf_append_str(text, q->guide->literals[out->choice]);
     } else if (q->guide->kind == LLM_GUIDE_INTEGER) {
         buf_printf(text, "%d", (int)(h % 100));

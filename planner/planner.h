@@ -35,6 +35,8 @@ typedef struct plan_env {
     double (*selectivity)(void *ctx, const llm_call *call, str literal);
     /* Returns the average tokens of an answer of the call in earlier runs; negative: unknown. */
     double (*output_tokens)(void *ctx, const llm_call *call);
+    /* Returns the tokens that an answer computes to choose among its allowed answers. */
+    double (*choice_tokens)(void *ctx, const llm_call *call);
     /* Copies to order[nfields] the field order that an earlier run recorded for a call (its text,
      * fields and model). Returns false if none is recorded. */
     bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
@@ -120,6 +122,7 @@ typedef struct plan_estimate {
     double distinct_inputs; /* number of prompts */
     double prompt_tokens;   /* tokens of all prompts */
     double computed_tokens; /* prompt tokens that are computed, not found in a shared prefix */
+    double choice_tokens;   /* tokens of allowed answers, computed to choose among them */
     double hit_rate;        /* 1 - computed_tokens / prompt_tokens */
     double output_tokens;   /* tokens of all answers */
     double selectivity;     /* fraction of the rows that pass the stage's filters */
@@ -494,6 +497,9 @@ typedef struct plan_tokens {
     llm_figures llm; /* inputs and prompt tokens, as far as they are known without any answer */
     bool scaled; /* counts multiplied by the estimated selectivity of LLM filters below; marked ~ */
     bool at_most; /* upper bounds: a LIMIT or other answers may reduce them; marked ≤ */
+    /* llm.choice_tokens is an estimate: some call finds its likeliest answer without scoring all;
+     * marked ≈ */
+    bool searched;
 } plan_tokens;
 
 /* The measured figures of one line of EXPLAIN. */

@@ -380,6 +380,7 @@ typedef struct llm_call {
     str cue;
     int nliterals;
     str *literals;  /* ENUM, BOOLEAN, INTEGER BETWEEN: the allowed answers, in order */
+    bool all_probs; /* LLM_PROB(call, answer) or LLM_MEAN() reads the probabilities of literals */
     str model;      /* n = 0: SET model applies */
     int max_tokens; /* 0: SET max_tokens applies */
     /* query for few-shot examples: columns for some of the fields, then the answers; NULL: no

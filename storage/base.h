@@ -378,6 +378,7 @@ double clock_thread_ms(void);
 #define WORDS_PROMPTS "prompts"     /* sent to the model: distinct inputs without known answers */
 #define WORDS_PROMPT "prompt tokens"
 #define WORDS_COMPUTED "computed"
+#define WORDS_CHOICE "choice tokens" /* tokens of allowed answers, computed to choose among them */
 #define WORDS_HIT_RATE "hit rate"
 #define WORDS_OUTPUT "output tokens"
 #define WORDS_KNOWN "answers known"
@@ -404,6 +405,7 @@ double clock_thread_ms(void);
     X(prompt_tokens, WORDS_PROMPT, true, "prompt_tokens")                                           \
     X(head_tokens, "of these shared head", true, "")  /* prompt tokens in a head */                 \
     X(computed_tokens, WORDS_COMPUTED, true, "computed_tokens") /* went through the model */        \
+    X(choice_tokens, WORDS_CHOICE, false, "choice_tokens") /* of allowed answers, computed */    \
     X(reused_memory, "reused from memory", true, "") /* tokens whose KV was in memory */            \
     X(reused_disk, "reused from disk", true, "reused_disk") /* tokens whose KV was on disk */       \
     X(output_tokens, WORDS_OUTPUT, true, "output_tokens")                                           \

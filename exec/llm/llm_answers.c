@@ -66,6 +66,17 @@ static void memo_grow(answer_memo *m) {
     m->capacity = capacity;
 }
 
+/* An answer with all probabilities also serves a prompt that does not ask for them, but not the
+ * other way round: so the two kinds have keys of their own, in the memo and on disk. */
+hash128 answer_key(const prompt *p, const answer_id *id) {
+    return p->all_probs ? id->key : (hash128){~id->key.low, id->key.high};
+}
+
+llm_answer *answer_memo_find_prompt(const answer_memo *m, const prompt *p, const answer_id *id) {
+    llm_answer *a = answer_memo_find(m, id->key);
+    return a != NULL || p->all_probs ? a : answer_memo_find(m, answer_key(p, id));
+}
+
 llm_answer *answer_memo_expect(answer_memo *m) {
     llm_answer *a = ARENA_NEW(m->mem, llm_answer);
     *a = (llm_answer){.pending = true, .text = STR("")};
@@ -123,6 +134,8 @@ int call_stops(const settings *s, const llm_call *call, str *own, const str **ou
  *           if ANSWER_PARTS is set in the version: what identify_parts() appends
  * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | number of literals n 4 |
  *           their probabilities 8·n | text
+ *
+ * An answer without the probabilities of all literals has n = 0 and another key (answer_key).
  */
 enum {
     ANSWER_VERSION = 4,
@@ -197,21 +210,32 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     out->key = hash_128(out->identity.p, out->identity.n);
 }
 
-bool answer_load(cache *c, const answer_id *id, int nliterals, bool shortened, arena *mem,
-                 llm_answer *out) {
-    size_t header = ANSWER_HEADER + sizeof(double) * (size_t)nliterals;
+/* Reads the stored value of a prompt's answer that has the probabilities of `nprobs` literals. */
+static bool value_load(cache *c, hash128 key, const answer_id *id, int nprobs, buf *bytes) {
     uint32_t count = 0;
+    buf_clear(bytes);
+    if (!cache_get(c, CACHE_ANSWERS, key, buf_str(&id->identity), NULL, 0, bytes) ||
+        bytes->n < ANSWER_HEADER + sizeof(double) * (size_t)nprobs)
+        return false;
+    memcpy(&count, bytes->p + 25, 4);
+    return count == (uint32_t)nprobs;
+}
+
+bool answer_load(cache *c, const answer_id *id, const prompt *p, bool shortened, arena *mem,
+                 llm_answer *out) {
     buf bytes = {0};
-    bool found = cache_get(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), NULL, 0, &bytes);
-    found = found && bytes.n >= header;
-    if (found)
-        memcpy(&count, bytes.p + 25, 4);
-    found = found && count == (uint32_t)nliterals;
+    int nprobs = p->call->nliterals;
+    bool found = value_load(c, id->key, id, nprobs, &bytes);
+    if (!found && !p->all_probs) {
+        nprobs = 0;
+        found = value_load(c, answer_key(p, id), id, nprobs, &bytes);
+    }
     char flags = found ? bytes.p[0] : 0;
     found = found && (shortened || !(flags & ANSWER_SHORTENED));
     if (found) {
         int32_t choice;
         uint32_t tokens;
+        size_t header = ANSWER_HEADER + sizeof(double) * (size_t)nprobs;
         memcpy(&choice, bytes.p + 1, 4);
         memcpy(&tokens, bytes.p + 5, 4);
         *out = (llm_answer){.choice = choice,
@@ -219,16 +243,16 @@ bool answer_load(cache *c, const answer_id *id, int nliterals, bool shortened, a
                             .ended = flags & ANSWER_ENDED,
                             .shortened = flags & ANSWER_SHORTENED};
         memcpy(&out->prob, bytes.p + 9, 8);
-        double *probs = ARENA_ARRAY(mem, double, nliterals + 1);
+        double *probs = ARENA_ARRAY(mem, double, nprobs + 1);
         memcpy(probs, bytes.p + ANSWER_HEADER, header - ANSWER_HEADER);
-        out->probs = nliterals > 0 ? probs : NULL;
+        out->probs = nprobs > 0 ? probs : NULL;
         out->text = str_copy(mem, (str){bytes.p + header, bytes.n - header});
     }
     buf_free(&bytes);
     return found;
 }
 
-void answer_store(cache *c, const answer_id *id, int nliterals, const llm_answer *a,
+void answer_store(cache *c, const answer_id *id, const prompt *p, const llm_answer *a,
                   double cost_ms) {
     buf bytes = {0};
     int32_t choice = a->choice;
@@ -238,12 +262,12 @@ void answer_store(cache *c, const answer_id *id, int nliterals, const llm_answer
     buf_append(&bytes, &choice, 4);
     buf_append(&bytes, &a->output_tokens, 4);
     buf_append(&bytes, &a->prob, 8);
-    uint32_t count = a->probs ? (uint32_t)nliterals : 0;
+    uint32_t count = a->probs ? (uint32_t)p->call->nliterals : 0;
     buf_append(&bytes, &now, 8);
     buf_append(&bytes, &count, 4);
     buf_append(&bytes, a->probs, sizeof(double) * count);
     buf_append_str(&bytes, a->text);
-    cache_put(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), (hash128){0, 0}, cost_ms,
+    cache_put(c, CACHE_ANSWERS, answer_key(p, id), buf_str(&id->identity), (hash128){0, 0}, cost_ms,
               buf_str(&bytes));
     buf_free(&bytes);
 }

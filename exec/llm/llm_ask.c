@@ -86,8 +86,8 @@ static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **span
     if (*own)
         return true;
     answer_identify(site->prompt, ctx->settings, spans, nspans, id);
-    *own = dedup ? answer_memo_find(memo, id->key) : NULL;
-    return *own || (c && answer_load(c, id, site->plan->call->nliterals,
+    *own = dedup ? answer_memo_find_prompt(memo, site->prompt, id) : NULL;
+    return *own || (c && answer_load(c, id, site->prompt,
                                      ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
 }
 
@@ -105,7 +105,7 @@ bool llm_ask_is_known(llm_sender *x, int at, uint32_t input) {
         return false;
     if (!own && o->ctx->settings->dedup) {
         site->answers[input] = answer_memo_expect(o->ctx->llm->memo);
-        answer_memo_link(o->ctx->llm->memo, x->id.key, site->answers[input]);
+        answer_memo_link(o->ctx->llm->memo, answer_key(site->prompt, &x->id), site->answers[input]);
     }
     if (!known)
         return false;
@@ -182,7 +182,7 @@ static void store_answer(op *o, const site_run *site, uint32_t input, const llm_
                               order_of_input(site->order, site->in, input), spans);
     answer_identify(site->prompt, o->ctx->settings, spans, nspans, &id);
     double rate = llm_engine_info(site->engine)->prefill_tok_s;
-    answer_store(c, &id, site->plan->call->nliterals, a,
+    answer_store(c, &id, site->prompt, a,
                  1e3 * (double)computed_tokens / (rate > 0 ? rate : NOMINAL_TOK_S));
     s->progress.answers_kept++;
     buf_free(&id.identity);

@@ -126,11 +126,12 @@ bool count_run_knows(count_run *run, llm_sender *x, int at, uint32_t input) {
         return false;
     hash128 fields = inputs_key(site->in, site->plan->call, input);
     answer_identify(site->prompt, x->o->ctx->settings, x->spans, x->nspans, &x->id);
-    bool before = answer_memo_find(asked, fields) || answer_memo_find(asked, x->id.key);
+    bool before =
+        answer_memo_find(asked, fields) || answer_memo_find_prompt(asked, site->prompt, &x->id);
     llm_answer *one = before ? NULL : answer_memo_expect(asked);
     if (one) {
         answer_memo_link(asked, fields, one);
-        answer_memo_link(asked, x->id.key, one);
+        answer_memo_link(asked, answer_key(site->prompt, &x->id), one);
     }
     return before;
 }
@@ -249,6 +250,8 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
     }
     t->scaled = share < 1 || estimated;
     t->at_most = depends_on_answers(s, of, &o->node->pipeline.demand);
+    for (int i = of->first_site; i < of->first_site + of->plan->nsites; i++)
+        t->searched |= s->sites[i].prompt->guide != NULL && !s->sites[i].prompt->all_probs;
     t->rows = scaled_count(t->rows, share);
 #define SCALE(name, label, always, key) t->llm.name = scaled_count(t->llm.name, share);
     LLM_COUNTERS(SCALE)

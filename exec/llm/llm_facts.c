@@ -110,6 +110,16 @@ static double learned_output_tokens(void *arg, const llm_call *call) {
                                             : -1;
 }
 
+static double choice_tokens(void *arg, const llm_call *call) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = engine_of_call(ctx, call);
+    llm_guide *guide;
+    err ignored = {0}; /* the operator that needs the guide reports it */
+    if (!engine || call->nliterals == 0 || call_guide(ctx, call, engine, &guide, &ignored) != 0)
+        return 0;
+    return llm_guide_tokens(guide, call_scores_all(call, guide));
+}
+
 static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order) {
     exec_ctx *ctx = arg;
     llm_engine *engine = engine_of_call(ctx, call);
@@ -158,6 +168,7 @@ void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
     env->selectivity = learned_selectivity;
     env->output_tokens = learned_output_tokens;
     env->field_order = learned_field_order;
+    env->choice_tokens = choice_tokens;
     if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
         return;
     env->count_tokens = count_tokens;

@@ -114,6 +114,7 @@ typedef struct prompt {
     bool borrows;       /* names and values belong to another prompt, which outlives this one */
     size_t head_tokens; /* number of tokens before the fields of the first part */
     llm_guide *guide;   /* NULL: free text */
+    bool all_probs;     /* answers have the probability of each literal, if there are any */
     arena *mem;
 } prompt;
 
@@ -132,6 +133,11 @@ typedef struct prompt_spec {
     const prompt *like;
 } prompt_spec;
 
+/* Sets *out to the guide of the call's answers, which the runtime owns; NULL: free text. */
+int call_guide(const exec_ctx *ctx, const llm_call *call, llm_engine *engine, llm_guide **out,
+               err *e);
+/* Whether the answers under the call's guide have the probability of each literal. */
+bool call_scores_all(const llm_call *call, const llm_guide *guide);
 /* Tokenizes the texts of all prompts; the spans of values are allocated in ctx->llm->kept. Errors:
  * ERR_MODEL if the model's answers cannot be constrained to the call's type, ERR_FULL,
  * ERR_CANCELLED. */
@@ -223,8 +229,8 @@ typedef struct llm_answer {
     str text;
     int choice;  /* index of the literal; -1: the call has no literals */
     double prob; /* probability of the answer among the allowed ones; NaN: free text */
-    /* [call->nliterals] the probability of each literal; NULL: the call has no literals, or the
-     * answer failed */
+    /* [call->nliterals] the probability of each literal; NULL: the answer has none
+     * (prompt.all_probs), or failed */
     const double *probs;
     bool failed;    /* there is no answer, and llm_call.otherwise stands for it; text: the reason */
     bool ended;     /* max_tokens ended the answer, not the model */
@@ -234,7 +240,7 @@ typedef struct llm_answer {
 } llm_answer;
 
 /* The statement's answers. An answer may have several keys: its call and fields (inputs_key), and
- * its prompt (answer_identify). Answers are allocated in the arena given to answer_memo_new. */
+ * its prompt (answer_key). Answers are allocated in the arena given to answer_memo_new. */
 typedef struct answer_memo answer_memo;
 answer_memo *answer_memo_new(workmem *space, arena *answers);
 void answer_memo_free(answer_memo *m);
@@ -261,11 +267,17 @@ typedef struct answer_id {
 } answer_id;
 void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
                      answer_id *out);
-/* Reads a stored answer of a call with this many literals; returns false if there is none.
- * `shortened`: also accepts an answer whose prompt had fields left out. */
-bool answer_load(cache *c, const answer_id *id, int nliterals, bool shortened, arena *mem,
+/* Returns the answer to a prompt, pending ones included, whose identity is `id`; NULL: there is
+ * none, or none with all probabilities if the prompt asks for them. */
+llm_answer *answer_memo_find_prompt(const answer_memo *m, const prompt *p, const answer_id *id);
+/* Returns the key under which the prompt's answer is linked and stored. */
+hash128 answer_key(const prompt *p, const answer_id *id);
+/* Reads the stored answer to a prompt; returns false if there is none, or none with all
+ * probabilities if the prompt asks for them. `shortened`: also accepts an answer whose prompt had
+ * fields left out. */
+bool answer_load(cache *c, const answer_id *id, const prompt *p, bool shortened, arena *mem,
                  llm_answer *out);
-void answer_store(cache *c, const answer_id *id, int nliterals, const llm_answer *a,
+void answer_store(cache *c, const answer_id *id, const prompt *p, const llm_answer *a,
                   double cost_ms);
 
 /* Converts an answer to its SQL value. A TEXT value is not copied: it points into the answer or the
@@ -378,6 +390,7 @@ struct llm_runtime {
     err open_error;
     call_priors *priors;       /* by call number - 1 */
     uint64_t **answer_rows;    /* by call number - 1: an answer_tally.rows (llm_notes.c); or NULL */
+    llm_guide **guides;        /* by call number - 1: made on first use (call_guide) */
     prompt_example **examples; /* by call number - 1; read with the snapshot */
     int *nexamples;            /* by call number - 1 */
     session_set sessions;

@@ -91,10 +91,11 @@ typedef struct answer_tally {
      * answer calibration changed, and of those with the DEFAULT of a failed call */
     uint64_t *rows;
     uint32_t known;     /* number of distinct inputs with an answer */
+    uint32_t scored;    /* number of these that have the probabilities of all answers */
     uint32_t changed;   /* number of these whose answer calibration changed */
     uint32_t *count;    /* [nliterals] number of these inputs */
-    double *mean;       /* [nliterals] mean probability */
-    double *low, *high; /* [nliterals] range of the probability */
+    double *mean;       /* [nliterals] sum of the probability over the scored inputs */
+    double *low, *high; /* [nliterals] its range over them */
 } answer_tally;
 
 /* Returns, by input, the number of rows whose answer was wanted, and adds to *empty the number of
@@ -122,7 +123,7 @@ static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally 
     const uint64_t *wanted = wanted_rows(site, mem, &t->rows[n]);
     for (uint32_t i = 0; i < site->in->count; i++) {
         const llm_answer *a = site->answers[i];
-        if (a == NULL || a->pending || a->failed || a->probs == NULL) {
+        if (a == NULL || a->pending || a->failed || a->choice < 0) {
             t->rows[n + fails] += a != NULL && a->failed ? wanted[i] : 0;
             continue;
         }
@@ -133,13 +134,14 @@ static void tally_answers(op *o, const site_run *site, arena *mem, answer_tally 
             t->rows[n + 1] += wanted[i];
             t->changed++;
         }
-        for (int k = 0; k < n; k++) {
+        t->known++;
+        for (int k = 0; k < n && decided.probs != NULL; k++) {
             double p = decided.probs[k];
-            t->low[k] = t->known == 0 ? p : BASE_MIN(t->low[k], p);
-            t->high[k] = t->known == 0 ? p : BASE_MAX(t->high[k], p);
+            t->low[k] = t->scored == 0 ? p : BASE_MIN(t->low[k], p);
+            t->high[k] = t->scored == 0 ? p : BASE_MAX(t->high[k], p);
             t->mean[k] += p;
         }
-        t->known++;
+        t->scored += decided.probs != NULL;
     }
 }
 

@@ -41,8 +41,8 @@ static double expected_keep(const llm_stage *t) {
 /* Estimates the number of tokens that the inputs without an answer will cost. */
 static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->plan->estimate;
-    double planned =
-        (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->distinct_inputs, 1);
+    double planned = (e->computed_tokens + e->choice_tokens + OUTPUT_WEIGHT * e->output_tokens) /
+                     BASE_MAX(e->distinct_inputs, 1);
     double an_input = (PRIOR_ROWS * planned * (1 - t->cached) + (double)t->tokens) /
                       (PRIOR_ROWS + (double)t->inputs_asked);
     return an_input * (double)t->new_inputs;

@@ -17,7 +17,8 @@ static void add_work(op *o, llm_stage *t, const llm_figures *before) {
     llm_figures now;
     runtime_figures(o->ctx->llm, &now);
     llm_figures_add_since(&t->actual.llm, before, &now);
-    t->tokens += now.computed_tokens - before->computed_tokens +
+    t->tokens += now.computed_tokens - before->computed_tokens + now.choice_tokens -
+                 before->choice_tokens +
                  (uint64_t)OUTPUT_WEIGHT * (now.output_tokens - before->output_tokens);
 }
 

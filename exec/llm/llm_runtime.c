@@ -19,6 +19,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->memo = answer_memo_new(ctx->space, r->kept);
     r->engines = ARENA_ARRAY(r->mem, llm_engine *, n + 1);
     r->nengines = n;
+    r->guides = ARENA_ARRAY(r->mem, llm_guide *, n + 1);
     r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
     r->nexamples = ARENA_ARRAY(r->mem, int, n + 1);
     r->priors = ARENA_ARRAY(r->mem, call_priors, n + 1);
@@ -55,8 +56,10 @@ void llm_runtime_free(llm_runtime *r) {
     shown_free(r->shown);
     free(r->pinned.keys);
     answer_memo_free(r->memo);
-    for (int i = 0; i < r->nengines; i++)
+    for (int i = 0; i < r->nengines; i++) {
+        llm_guide_release(r->guides[i]);
         engine_release(r->ctx->db, r->engines[i]);
+    }
     arena_free(r->kept);
     arena_free(r->mem);
     free(r);

@@ -146,6 +146,7 @@ static int submit(llm_sender *x, int at, uint32_t input, err *e) {
                            .head_tokens = (int)site->prompt->head_tokens,
                            .named = may_lose ? x->named : NULL,
                            .guide = site->prompt->guide,
+                           .all_probs = site->prompt->all_probs,
                            .after = site->prompt->tmpl,
                            .max_tokens = llm_call_max_tokens(set, site->plan->call),
                            .keep = x->keep};

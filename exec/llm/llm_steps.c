@@ -57,8 +57,8 @@ static int check_limits(op *o, err *e) {
     if (s->inputs_done >= inputs)
         return 0; /* all answers have arrived: an error would only withhold them */
     runtime_figures(o->ctx->llm, &now);
-    if (set->max_tokens_total > 0 &&
-        now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
+    if (set->max_tokens_total > 0 && now.computed_tokens + now.choice_tokens + now.output_tokens >
+                                         (uint64_t)set->max_tokens_total)
         status =
             err_set(e, ERR_LIMIT, "reached max_tokens_total = %lld (%llu of %llu answers done)",
                     (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,

@@ -73,19 +73,6 @@ static size_t spans_tokens(llm_span *const *spans, int n) {
 
 /* ---- constraint ------------------------------------------------------------------------------ */
 
-static int make_guide(prompt *p, err *e) {
-    const llm_call *call = p->call;
-    llm_guide_kind kind = LLM_GUIDE_CHOICE;
-    if (call->returns == RETURNS_TEXT)
-        return 0;
-    if (call->nliterals == 0)
-        kind = call->returns == RETURNS_REAL ? LLM_GUIDE_REAL : LLM_GUIDE_INTEGER;
-    p->guide = llm_guide_new(p->engine, kind, call->literals, call->nliterals, p->tmpl, e);
-    return p->guide ? 0 : (e->code ? (int)e->code : ERR_MODEL);
-}
-
-/* ---- prefix and values ----------------------------------------------------------------------- */
-
 /* With prompt_format = 'auto', TEXT without examples is asked in the model's chat format: the default
  * model writes better there, and chooses better in completion format (tests/bench/README.md). All
  * fields of a STRUCT have one format, since their prompts begin alike. */
@@ -98,34 +85,59 @@ static llm_format wanted_format(const settings *s, const llm_call *call) {
     return s->prompt_format == FORMAT_AUTO && writes ? LLM_FORMAT_CHAT : formats[s->prompt_format];
 }
 
-/* Returns the line before a call's answer. */
-static str line_before_answer(const prompt *p, const llm_call *call) {
-    buf cue = {0};
-    if (call->cue.n == 0)
-        return p->frame->after;
-    append_cell(&cue, call->cue);
-    buf_append_char(&cue, ':');
-    str line = str_copy(p->mem, buf_str(&cue));
-    buf_free(&cue);
-    return line;
+/* Appends the line before a call's answer. */
+static void append_answer_line(const llm_template *frame, const llm_call *call, buf *out) {
+    if (call->cue.n > 0) {
+        append_cell(out, call->cue);
+        buf_append_char(out, ':');
+    } else {
+        buf_append_str(out, frame->after);
+    }
 }
 
-/* Sets the template. That of a STRUCT's field ends with the cue; the answer ends with its line, also
- * in a chat: the model would go on with the next field. */
-static void choose_template(prompt *p, const exec_ctx *ctx) {
-    const llm_call *call = p->call;
-    p->frame = p->tmpl =
-        llm_engine_template(p->engine, wanted_format(ctx->settings, llm_call_root(call)));
-    p->shares_row = (p->data_first && !call->after) || call->cue.n > 0;
-    if (call->cue.n == 0)
-        return;
-    llm_template *own = ARENA_NEW(ctx->llm->mem, llm_template);
-    *own = (llm_template){.name = p->frame->name,
-                          .before = p->frame->before,
-                          .after = str_copy(ctx->llm->mem, line_before_answer(p, call)),
-                          .answer_lead = STR(" ")};
-    p->tmpl = own;
+static const llm_template *frame_of(const exec_ctx *ctx, const llm_call *call, llm_engine *engine) {
+    return llm_engine_template(engine, wanted_format(ctx->settings, llm_call_root(call)));
 }
+
+/* Returns the template of a call. That of a STRUCT's field ends with the cue; the answer ends with
+ * its line, also in a chat: the model would go on with the next field. */
+static const llm_template *template_of(const exec_ctx *ctx, const llm_call *call,
+                                       llm_engine *engine) {
+    const llm_template *frame = frame_of(ctx, call, engine);
+    if (call->cue.n == 0)
+        return frame;
+    buf cue = {0};
+    append_answer_line(frame, call, &cue);
+    llm_template *own = ARENA_NEW(ctx->llm->mem, llm_template);
+    *own = (llm_template){.name = frame->name,
+                          .before = frame->before,
+                          .after = str_copy(ctx->llm->mem, buf_str(&cue)),
+                          .answer_lead = STR(" ")};
+    buf_free(&cue);
+    return own;
+}
+
+int call_guide(const exec_ctx *ctx, const llm_call *call, llm_engine *engine, llm_guide **out,
+               err *e) {
+    llm_guide **made = &ctx->llm->guides[call->number - 1];
+    llm_guide_kind kind = LLM_GUIDE_CHOICE;
+    *out = NULL;
+    if (call->returns == RETURNS_TEXT)
+        return 0;
+    if (call->nliterals == 0)
+        kind = call->returns == RETURNS_REAL ? LLM_GUIDE_REAL : LLM_GUIDE_INTEGER;
+    if (*made == NULL)
+        *made = llm_guide_new(engine, kind, call->literals, call->nliterals,
+                              template_of(ctx, call, engine), e);
+    *out = *made;
+    return *out ? 0 : (e->code ? (int)e->code : ERR_MODEL);
+}
+
+bool call_scores_all(const llm_call *call, const llm_guide *guide) {
+    return call->all_probs || llm_call_is_calibrated(call) || llm_guide_is_small(guide);
+}
+
+/* ---- prefix and values ----------------------------------------------------------------------- */
 
 /* Maximum length of prompt_part.before (template, instruction, examples, blank line) and of
  * prompt_part.after. */
@@ -163,9 +175,12 @@ static void build_part(prompt *p, prompt_part *part) {
         if (call->cue.n > 0 && p->frame->chat)
             add_after(part, template_span(p, p->frame->after));
     }
-    add_after(part, call->cue.n == 0 ? template_span(p, p->frame->after)
-                                     : llm_span_new(p->engine, LLM_SPAN_INSTRUCTION,
-                                                    line_before_answer(p, call)));
+    buf line = {0};
+    append_answer_line(p->frame, call, &line);
+    add_after(part,
+              llm_span_new(p->engine, call->cue.n > 0 ? LLM_SPAN_INSTRUCTION : LLM_SPAN_TEMPLATE,
+                           buf_str(&line)));
+    buf_free(&line);
 }
 
 static void build_parts(prompt *p) {
@@ -261,10 +276,13 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     p->nfields = spec->call->nfields;
     p->nsolved = llm_call_root(spec->call)->nfields;
     p->data_first = spec->data_first && llm_call_root(spec->call)->cue.n == 0;
-    choose_template(p, spec->ctx);
-    int status = make_guide(p, e);
+    p->shares_row = (p->data_first && !spec->call->after) || spec->call->cue.n > 0;
+    p->frame = frame_of(spec->ctx, spec->call, spec->engine);
+    p->tmpl = template_of(spec->ctx, spec->call, spec->engine);
+    int status = call_guide(spec->ctx, p->call, p->engine, &p->guide, e);
     if (status)
         return status;
+    p->all_probs = p->guide == NULL || call_scores_all(p->call, p->guide);
     build_parts(p);
     if (!spec->like)
         return build_values(p, in, spec->ctx, e);
@@ -319,7 +337,6 @@ void prompt_free(prompt *p) {
         release_part(&p->parts[i]);
     for (int f = 0; p->names && !p->borrows && f < p->nfields; f++)
         llm_span_release(p->names[f]);
-    llm_guide_release(p->guide);
     arena_free(p->mem);
     free(p);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "guide_int.h"
+#include "storage/containers.h"
 
 /* ---- the tree of literals -------------------------------------------------------------------- */
 
@@ -26,47 +27,62 @@ static llm_token template_end(const llm_engine *engine, const llm_template *afte
     return last;
 }
 
+/* `start`: whether the answer starts a text, as engine_encode takes it. */
 static literal_tokens tokenize_literal(const llm_engine *engine, str literal,
-                                       const llm_template *after) {
+                                       const llm_template *after, bool start) {
     buf text = {0};
     buf_append_str(&text, after->answer_lead);
     buf_append_str(&text, literal);
     literal_tokens t = {0};
-    llm_token last = template_end(engine, after);
-    bool start = last >= 0 && engine_starts_after(engine, last);
     engine_encode(engine, buf_str(&text), false, start, &t.ids, &t.count, &t.cap);
     buf_free(&text);
     return t;
 }
 
-static int node_add(llm_guide *g, int parent, llm_token token) {
+/* A tree that grows: its nodes by (parent, token), and the last child of each. */
+typedef struct tree_maker {
+    llm_guide *g;
+    hash_index index;
+    int *last; /* [nodes] the node's last child; -1: none */
+} tree_maker;
+
+static uint64_t child_hash(int parent, llm_token token) {
+    return hash_mix((uint64_t)parent, (uint64_t)token);
+}
+
+static int node_add(tree_maker *m, int parent, llm_token token) {
+    llm_guide *g = m->g;
     int id = g->nnodes++;
     g->nodes[id] = (guide_node){
         .token = token, .parent = parent, .child = -1, .sibling = -1, .literal = -1, .branch = -1};
+    m->last[id] = -1;
     if (parent >= 0) {
-        int *link = &g->nodes[parent].child;
-        while (*link >= 0)
-            link = &g->nodes[*link].sibling;
-        *link = id;
+        int last = m->last[parent];
+        *(last >= 0 ? &g->nodes[last].sibling : &g->nodes[parent].child) = id;
+        m->last[parent] = id;
+        hash_index_add(&m->index, child_hash(parent, token), (uint32_t)id);
     }
     return id;
 }
 
-static int node_child(const llm_guide *g, int node, llm_token token) {
-    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling)
-        if (g->nodes[c].token == token)
-            return c;
+static int node_child(const tree_maker *m, int node, llm_token token) {
+    const hash_slot *s = hash_index_first(&m->index, child_hash(node, token));
+    for (; s != NULL; s = hash_index_next(&m->index, s)) {
+        const guide_node *child = &m->g->nodes[s->item];
+        if (child->parent == node && child->token == token)
+            return (int)s->item;
+    }
     return -1;
 }
 
-static void tree_insert(llm_guide *g, const llm_token *ids, size_t count, int literal) {
+static void tree_insert(tree_maker *m, const llm_token *ids, size_t count, int literal) {
     int node = 0;
     for (size_t i = 0; i < count; i++) {
-        int next = node_child(g, node, ids[i]);
-        node = next >= 0 ? next : node_add(g, node, ids[i]);
+        int next = node_child(m, node, ids[i]);
+        node = next >= 0 ? next : node_add(m, node, ids[i]);
     }
-    if (g->nodes[node].literal < 0)
-        g->nodes[node].literal = literal;
+    if (m->g->nodes[node].literal < 0)
+        m->g->nodes[node].literal = literal;
 }
 
 static int continuations(const llm_guide *g, int node) {
@@ -81,16 +97,25 @@ static void branch_fill(llm_guide *g, int node, int count) {
     *b = (guide_branch){.node = node, .segment = -1};
     b->ids = ARENA_ARRAY(g->mem, llm_token, count);
     b->next = ARENA_ARRAY(g->mem, int, count);
-    if (g->nodes[node].literal >= 0) {
-        b->ids[0] = g->end;
-        b->next[0] = GUIDE_END;
-        b->count = 1;
-    }
-    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling) {
-        b->ids[b->count] = g->nodes[c].token;
-        b->next[b->count++] = c;
-    }
+    if (g->nodes[node].literal >= 0)
+        b->ids[b->count++] = g->end;
+    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling)
+        b->ids[b->count++] = g->nodes[c].token;
     g->nodes[node].branch = g->nbranches++;
+}
+
+/* Fills the `next` of a branch, once all branches are made. */
+static void branch_link(const llm_guide *g, guide_branch *b) {
+    int n = 0;
+    if (g->nodes[b->node].literal >= 0)
+        b->next[n++] = guide_leaf(g->nodes[b->node].literal);
+    for (int c = g->nodes[b->node].child; c >= 0; c = g->nodes[c].sibling) {
+        int to = c;
+        while (g->nodes[to].branch < 0 && g->nodes[to].child >= 0)
+            to = g->nodes[to].child;
+        b->next[n++] =
+            g->nodes[to].branch >= 0 ? g->nodes[to].branch : guide_leaf(g->nodes[to].literal);
+    }
 }
 
 /* Makes the segment that ends at branch `index` and starts after the nearest branching node above
@@ -110,9 +135,26 @@ static void segment_fill(llm_guide *g, int index) {
         s->tokens[i] = g->nodes[at].token;
     if (g->nodes[node].branch >= 0)
         s->parent = g->branches[g->nodes[node].branch].segment;
-    if (s->parent >= 0)
+    s->depth = count;
+    if (s->parent >= 0) {
         g->segments[s->parent].children++;
+        s->depth += g->segments[s->parent].depth;
+    }
+    g->longest = BASE_MAX(g->longest, s->depth);
+    g->all_tokens += count;
     b->segment = g->nsegments++;
+}
+
+/* Estimates the tokens that finding the likeliest literal computes: those that lead to a literal's
+ * last branch, on average over the literals. */
+static int likely_tokens(const llm_guide *g) {
+    double sum = 0;
+    for (int n = 0; n < g->nbranches; n++) {
+        const guide_branch *b = &g->branches[n];
+        for (int i = 0; i < b->count && b->segment >= 0; i++)
+            sum += b->next[i] < 0 ? g->segments[b->segment].depth : 0;
+    }
+    return (int)ceil(sum / g->count);
 }
 
 /* Returns the next node in preorder, which puts parents before children; -1 at the end. */
@@ -122,17 +164,6 @@ static int node_next(const llm_guide *g, int node) {
     while (node > 0 && g->nodes[node].sibling < 0)
         node = g->nodes[node].parent;
     return node > 0 ? g->nodes[node].sibling : -1;
-}
-
-static int longest_path(const llm_guide *g) {
-    int longest = 0;
-    for (int i = 0; i < g->nsegments; i++) {
-        int length = 0;
-        for (int s = i; s >= 0; s = g->segments[s].parent)
-            length += g->segments[s].count;
-        longest = BASE_MAX(longest, length);
-    }
-    return longest;
 }
 
 static void tree_compile(llm_guide *g) {
@@ -149,15 +180,19 @@ static void tree_compile(llm_guide *g) {
                 segment_fill(g, g->nbranches - 1);
         }
     }
-    g->longest = longest_path(g);
+    for (int b = 0; b < g->nbranches; b++)
+        branch_link(g, &g->branches[b]);
+    g->likely_tokens = likely_tokens(g);
 }
 
 static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_template *after,
                           err *e) {
     literal_tokens *t = mem_zalloc(sizeof *t * (size_t)g->count);
     size_t total = 1, common = SIZE_MAX;
+    llm_token last = template_end(engine, after);
+    bool start = last >= 0 && engine_starts_after(engine, last);
     for (int i = 0; i < g->count; i++) {
-        t[i] = tokenize_literal(engine, g->literals[i], after);
+        t[i] = tokenize_literal(engine, g->literals[i], after, start);
         total += t[i].count;
         size_t same = 0;
         while (same < t[i].count && same < t[0].count && t[i].ids[same] == t[0].ids[same])
@@ -168,10 +203,11 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     g->nprefix = (int)common;
     memcpy(g->prefix, t[0].ids, common * sizeof(llm_token));
     g->nodes = ARENA_ARRAY(g->mem, guide_node, total);
-    node_add(g, -1, -1);
+    tree_maker m = {.g = g, .last = mem_alloc(sizeof *m.last * total)};
+    node_add(&m, -1, -1);
     int code = 0;
     for (int i = 0; i < g->count; i++) {
-        tree_insert(g, t[i].ids + common, t[i].count - common, i);
+        tree_insert(&m, t[i].ids + common, t[i].count - common, i);
         if (!after->chat && memchr(g->literals[i].p, '\n', g->literals[i].n) != NULL) {
             code = err_set(e, ERR_UNSUPPORTED,
                            "the answer '%.*s' has a line break, which in completion format ends "
@@ -182,6 +218,8 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     for (int i = 0; i < g->count; i++)
         free(t[i].ids);
     free(t);
+    free(m.last);
+    hash_index_free(&m.index);
     if (code == 0)
         tree_compile(g);
     return code;
@@ -311,27 +349,18 @@ void guide_softmax(const float *logits, int count, double *log_prob) {
 }
 
 int guide_best(const llm_guide *guide, double *const *log_prob, double *probs) {
-    double *reach = mem_alloc(sizeof *reach * (size_t)guide->nnodes);
+    double *reach = mem_alloc(sizeof *reach * (size_t)(guide->nbranches + 1));
     for (int i = 0; i < guide->count; i++)
         probs[i] = -INFINITY;
-    reach[0] = 0;
-    for (int n = 0; n >= 0; n = node_next(guide, n)) {
-        const guide_node *node = &guide->nodes[n];
-        double end = reach[n];
-        if (node->branch >= 0) {
-            const guide_branch *b = &guide->branches[node->branch];
-            for (int i = 0; i < b->count; i++) {
-                double p = reach[n] + log_prob[node->branch][i];
-                if (b->next[i] == GUIDE_END)
-                    end = p;
-                else
-                    reach[b->next[i]] = p;
-            }
-        } else if (node->child >= 0) {
-            reach[node->child] = reach[n];
+    reach[0] = 0; /* the root, if it branches */
+    if (guide->nbranches == 0)
+        probs[0] = 0;
+    for (int n = 0; n < guide->nbranches; n++) {
+        const guide_branch *b = &guide->branches[n];
+        for (int i = 0; i < b->count; i++) {
+            double p = reach[n] + log_prob[n][i];
+            *(b->next[i] >= 0 ? &reach[b->next[i]] : &probs[guide_leaf(b->next[i])]) = p;
         }
-        if (node->literal >= 0)
-            probs[node->literal] = end;
     }
     int best = 0;
     for (int i = 1; i < guide->count; i++)
@@ -340,6 +369,15 @@ int guide_best(const llm_guide *guide, double *const *log_prob, double *probs) {
         probs[i] = exp(probs[i]);
     free(reach);
     return best;
+}
+
+int guide_path(const llm_guide *guide, int branch, llm_token *path) {
+    int s = guide->branches[branch].segment, count = s >= 0 ? guide->segments[s].depth : 0;
+    for (; s >= 0; s = guide->segments[s].parent) {
+        const guide_segment *part = &guide->segments[s];
+        memcpy(path + part->depth - part->count, part->tokens, sizeof *path * (size_t)part->count);
+    }
+    return count;
 }
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
@@ -401,4 +439,13 @@ void llm_guide_release(llm_guide *guide) {
 
 hash128 llm_guide_key(const llm_guide *guide) {
     return guide->key;
+}
+
+bool llm_guide_is_small(const llm_guide *guide) {
+    enum { SMALL_BRANCHES = 8 };
+    return guide->nbranches <= SMALL_BRANCHES;
+}
+
+int llm_guide_tokens(const llm_guide *guide, bool all_probs) {
+    return all_probs ? guide->all_tokens : guide->likely_tokens;
 }

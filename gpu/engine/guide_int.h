@@ -22,7 +22,7 @@
 
 #include "engine_int.h"
 
-enum { GUIDE_MAX_DIGITS = 18, GUIDE_END = -1 };
+enum { GUIDE_MAX_DIGITS = 18 };
 
 typedef struct guide_node {
     llm_token token; /* from the parent to this node; undefined for the root */
@@ -33,8 +33,9 @@ typedef struct guide_node {
     int branch;  /* index into branches; -1: the node does not branch */
 } guide_node;
 
-/* A branching node. ids[count] are the tokens that may follow it. next[i] is the node that ids[i]
- * leads to; GUIDE_END if ids[i] is END. */
+/* A branching node. ids[count] are the tokens that may follow it. next[i] is where ids[i] and the
+ * only continuations after it lead: to a branch, whose index it is, or to a literal, then it is
+ * guide_leaf(literal). */
 typedef struct guide_branch {
     int node;
     int count;
@@ -42,6 +43,11 @@ typedef struct guide_branch {
     int *next;
     int segment; /* the segment after which the logits are taken; -1: after the prompt */
 } guide_branch;
+
+/* A literal as a guide_branch.next, and back. */
+static inline int guide_leaf(int literal) {
+    return -1 - literal;
+}
 
 /* The tokens after a branching node (or the prompt), up to and including the token of the next
  * branching node. */
@@ -51,6 +57,7 @@ typedef struct guide_segment {
     llm_token *tokens;
     int branch;   /* index of the branch at its end */
     int children; /* number of segments directly below it */
+    int depth;    /* number of tokens from the prompt to its end */
 } guide_segment;
 
 typedef enum number_state {
@@ -87,7 +94,9 @@ struct llm_guide {
     int nbranches;
     guide_segment *segments;
     int nsegments;
-    int longest; /* number of tokens of the longest chain of segments, from the prompt down */
+    int longest;       /* number of tokens of the longest chain of segments, from the prompt down */
+    int all_tokens;    /* number of tokens of all segments: what scoring every literal computes */
+    int likely_tokens; /* estimate of what finding the likeliest literal computes */
     guide_state states[NUMBER_STATES];
     number_state first; /* the state before the first token of a number */
 };
@@ -98,6 +107,8 @@ void guide_softmax(const float *logits, int count, double *log_prob);
  * log_prob[branch][continuation], and returns the literal of largest probability. Of equally
  * probable literals the first is returned. */
 int guide_best(const llm_guide *guide, double *const *log_prob, double *probs);
+/* Writes the tokens from the prompt to a branch to path[guide->longest]. Returns their number. */
+int guide_path(const llm_guide *guide, int branch, llm_token *path);
 /* Returns the number of tokens allowed in `state` after `digits` digits. They are the first ones of
  * states[state].ids. */
 int guide_allowed(const llm_guide *guide, number_state state, int digits);

@@ -3,7 +3,8 @@
  *
  *   free text       a sampled or greedy token per pass, until an end token, stop text or max_tokens
  *   INTEGER, REAL   the likeliest allowed token per pass, until only the end is allowed
- *   CHOICE          the logits of all branching points at once; the literal of largest probability
+ *   CHOICE          the literal of largest probability: from the logits of all branching points at
+ *                   once, or best first (search.c)
  *
  * Invariant: an answer is decided from its request's own logits, in the order of its own tokens.
  * schedule.c decides which rows a pass runs.
@@ -35,18 +36,10 @@ request *list_pop(request_list *list) {
     return r;
 }
 
-static void branches_free(request *r) {
-    for (int b = 0; r->branch_log_prob != NULL && b < r->guide->nbranches; b++) {
-        free(r->branch_log_prob[b]);
-        r->branch_log_prob[b] = NULL;
-    }
-}
-
 void request_free(request *r) {
     if (r == NULL)
         return;
-    branches_free(r);
-    free(r->branch_log_prob);
+    request_end(r);
     for (int i = 0; i < r->nspans; i++)
         llm_span_release(r->spans[i]);
     for (int i = 0; i < r->nstop; i++)
@@ -54,8 +47,6 @@ void request_free(request *r) {
     llm_guide_release(r->guide);
     free(r->spans);
     free(r->stop);
-    free(r->segments);
-    free(r->segment_children);
     free(r->output);
     free(r->probs);
     free(r->top_logits);
@@ -64,8 +55,9 @@ void request_free(request *r) {
     free(r);
 }
 
-void request_restart(request *r) {
+void request_begin(request *r) {
     const llm_guide *g = r->guide;
+    request_end(r);
     r->arrived = r->wants_all = false;
     r->segments_placed = 0;
     r->noutput = r->digits = 0;
@@ -74,10 +66,31 @@ void request_restart(request *r) {
     if (g == NULL)
         return;
     r->state = g->first;
-    branches_free(r);
     r->branches_left = g->nbranches;
+    if (!request_is_choice(r))
+        return;
+    if (!r->all_probs && g->nbranches > 0) {
+        r->search = search_new(g);
+        return;
+    }
+    r->branch_log_prob = mem_zalloc(sizeof *r->branch_log_prob * (size_t)(g->nbranches + 1));
+    r->segments = mem_zalloc(sizeof *r->segments * (size_t)(g->nsegments + 1));
+    r->segment_children = mem_alloc(sizeof *r->segment_children * (size_t)(g->nsegments + 1));
     for (int i = 0; i < g->nsegments; i++)
         r->segment_children[i] = g->segments[i].children;
+}
+
+void request_end(request *r) {
+    for (int b = 0; r->branch_log_prob != NULL && b < r->guide->nbranches; b++)
+        free(r->branch_log_prob[b]);
+    free(r->branch_log_prob);
+    free(r->segments);
+    free(r->segment_children);
+    search_free(r->search);
+    r->branch_log_prob = NULL;
+    r->segments = NULL;
+    r->segment_children = NULL;
+    r->search = NULL;
 }
 
 /* ---- finishing ------------------------------------------------------------------------------- */
@@ -116,9 +129,14 @@ static void request_finish(llm_session *s, request *r, llm_finish finish) {
 }
 
 static void choice_finish(llm_session *s, request *r) {
-    r->probs = mem_alloc(sizeof *r->probs * (size_t)r->guide->count);
-    r->choice = guide_best(r->guide, r->branch_log_prob, r->probs);
-    r->prob = r->probs[r->choice];
+    if (r->search != NULL) {
+        r->choice = r->search->best;
+        r->prob = exp(r->search->best_log_prob);
+    } else {
+        r->probs = mem_alloc(sizeof *r->probs * (size_t)r->guide->count);
+        r->choice = guide_best(r->guide, r->branch_log_prob, r->probs);
+        r->prob = r->probs[r->choice];
+    }
     text_set(r, r->guide->literals[r->choice]);
     request_finish(s, r, LLM_FINISH_CHOICE);
 }
@@ -127,12 +145,14 @@ static void choice_finish(llm_session *s, request *r) {
  * only counts. */
 static void answer_finish(llm_session *s, request *r) {
     const llm_backend *backend = s->engine->backend;
+    if (request_is_choice(r))
+        s->figures.choice_tokens += (uint64_t)llm_guide_tokens(r->guide, r->all_probs);
     llm_finish finish = r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP;
     if (!s->options.count_only && backend->answer != NULL) {
         backend_question q = {
             .spans = r->spans, .nspans = r->nspans, .guide = r->guide, .max_tokens = r->max_tokens};
         backend_answer a = {.choice = -1, .prob = NAN};
-        if (request_is_choice(r))
+        if (request_is_choice(r) && r->all_probs)
             a.probs = r->probs = mem_zalloc(sizeof *r->probs * (size_t)r->guide->count);
         backend->answer(s->engine, &q, &a, &r->text);
         r->choice = a.choice;
@@ -250,6 +270,10 @@ static void segment_finish(llm_session *s, request *r, int segment) {
 
 static void branch_decide(llm_session *s, request *r, int branch, const float *logits) {
     const guide_branch *b = &r->guide->branches[branch];
+    if (r->search != NULL) {
+        search_learn(r->search, logits);
+        return;
+    }
     r->branch_log_prob[branch] = mem_alloc(sizeof(double) * (size_t)b->count);
     guide_softmax(logits, b->count, r->branch_log_prob[branch]);
     if (b->segment >= 0)
@@ -319,6 +343,8 @@ void session_take_logits(llm_session *s) {
             request_finish(s, r, LLM_FINISH_STOP);
         else if (request_is_choice(r) && s->runs_model && r->branches_left == 0)
             choice_finish(s, r); /* the guide has only one literal */
+        else if (r->search != NULL && search_is_done(r->search))
+            choice_finish(s, r);
     }
     live_compact(s);
 }

@@ -230,8 +230,8 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
     return true;
 }
 
-/* Adds rows for the node's tokens that have no KV yet. false: the pass is full before the end of
- * the node. */
+/* Adds rows for the node's tokens that have no KV yet, which belong to the prompt or to literals.
+ * false: the pass is full before the end of the node. */
 static bool node_place(llm_session *s, request *r, prefix_node *node, bool prompt) {
     int n = BASE_MIN(node->count - node->computed, BASE_MAX(rows_left(s), 0));
     for (int i = 0; i < n; i++) {
@@ -243,6 +243,8 @@ static bool node_place(llm_session *s, request *r, prefix_node *node, bool promp
     if (prompt) {
         r->computed += n;
         s->figures.computed_tokens += (uint64_t)n;
+    } else {
+        s->figures.choice_tokens += (uint64_t)n;
     }
     if (n > 0 && node->computed == node->count)
         ARRAY_PUSH(s->finished_nodes, s->nfinished, s->finished_cap, node);
@@ -309,9 +311,8 @@ static void prompt_wants(llm_session *s, request *r) {
         pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, 0),
                       0);
     } else {
-        for (int b = 0; b < g->nbranches; b++)
-            if (g->branches[b].segment < 0)
-                pass_want_add(s, r, b, g->branches[b].ids, g->branches[b].count, 0);
+        if (g->nbranches > 0)
+            pass_want_add(s, r, 0, g->branches[0].ids, g->branches[0].count, 0); /* the root */
     }
 }
 
@@ -319,7 +320,7 @@ static void prompt_wants(llm_session *s, request *r) {
  * and wants for the branches at their ends. */
 static placed segments_place(llm_session *s, request *r) {
     const llm_guide *g = r->guide;
-    while (s->runs_model && g != NULL && r->segments_placed < g->nsegments) {
+    while (r->segments != NULL && s->runs_model && r->segments_placed < g->nsegments) {
         int i = r->segments_placed;
         const guide_segment *seg = &g->segments[i];
         if (r->segments[i] == NULL) {
@@ -340,10 +341,46 @@ static placed segments_place(llm_session *s, request *r) {
     return PLACED;
 }
 
-/* Returns the room for decoded tokens after the prompt: none for CHOICE, whose segments have their
- * own nodes. */
+/* ---- searches -------------------------------------------------------------------------------- */
+
+/* Returns the number of computed tokens of the node that begin the path. */
+static int tokens_shared(const prefix_node *node, const llm_token *path, int count) {
+    int n = 0;
+    while (n < node->computed && n < count && node->tokens[n] == path[n])
+        n++;
+    return n;
+}
+
+/* Puts the tokens that lead to the taken branch into the tail; they overwrite those of the branch
+ * before it, from the first that differs. */
+static void taken_enter(llm_session *s, request *r) {
+    prefix_node *tail = r->tail;
+    ARRAY_RESERVE(s->scratch, r->guide->longest, s->scratch_cap);
+    int count = guide_path(r->guide, r->search->taken.branch, s->scratch);
+    tail->computed = tokens_shared(tail, s->scratch, count);
+    tail->count = count;
+    memcpy(tail->tokens, s->scratch, sizeof *s->scratch * (size_t)count);
+}
+
+/* Adds rows for the next branch of a live request's search, and a want for it. */
+static void search_place(llm_session *s, request *r) {
+    search *x = r->search;
+    if (x->taken.branch < 0) {
+        if (!search_take(x))
+            return;
+        taken_enter(s, r);
+    }
+    if (x->placed || !node_place(s, r, r->tail, false))
+        return;
+    const guide_branch *b = &r->guide->branches[x->taken.branch];
+    pass_want_add(s, r, x->taken.branch, b->ids, b->count, 0);
+    x->placed = true;
+}
+
+/* Returns the room for tokens after the prompt, in the request's tail. There is none for a CHOICE
+ * whose literals are all scored, since its segments have their own nodes. */
 static int answer_room(const llm_session *s, const request *r) {
-    bool decodes = s->runs_model && r->raw == NULL && !request_is_choice(r);
+    bool decodes = s->runs_model && r->raw == NULL && (!request_is_choice(r) || r->search != NULL);
     return decodes ? request_answer_tokens(r) : 0;
 }
 
@@ -538,7 +575,7 @@ static void request_isolate(llm_session *s, request *r) {
     int n = schedule_flatten(s, r);
     r->end = prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n);
     prefix_count(&s->tree, r->end, 1, 0, 1);
-    request_restart(r);
+    request_begin(r);
     prefix_evict_unused(&s->tree);
 }
 
@@ -550,7 +587,11 @@ bool schedule_fill(llm_session *s) {
     schedule_reset_pass(s);
     for (int i = 0; i < s->nlive; i++) {
         request *r = s->live[i];
-        if (r != s->current && r->tail != NULL && (r->tail->count > 0 || r->wants_all))
+        if (r == s->current)
+            continue;
+        if (r->search != NULL)
+            search_place(s, r);
+        else if (r->tail != NULL && (r->tail->count > 0 || r->wants_all))
             token_place(s, r);
     }
     if (s->loader != NULL) {
@@ -563,6 +604,7 @@ bool schedule_fill(llm_session *s) {
             if (s->nlive >= s->options.max_batch || (s->current = next_request(s)) == NULL)
                 break;
             prefix_count(&s->tree, s->current->end, 0, -1, 1);
+            request_begin(s->current);
             live_add(s, s->current);
         }
         placed done = prompt_place(s, s->current);
@@ -586,6 +628,7 @@ void schedule_release(llm_session *s, request *r) {
     bool keep_shared = s->options.reuse == LLM_REUSE_TREE,
          keep_all = s->options.reuse == LLM_REUSE_FIFO;
     answer_nodes_release(s, r);
+    request_end(r);
     if (r->end != NULL) {
         prefix_count(&s->tree, r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);
         r->end->keep |= r->keep && keep_shared;

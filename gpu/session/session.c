@@ -157,7 +157,8 @@ static void rates_keep(const llm_session *s) {
     bool prefill = st->prefill_ms > 100, decode = st->decode_ms > 100;
     if (s->runs_model && s->engine->backend->keep_rates != NULL && (prefill || decode)) {
         s->engine->backend->keep_rates(
-            s->engine, prefill ? (double)st->computed_tokens * 1e3 / st->prefill_ms : 0,
+            s->engine,
+            prefill ? (double)(st->computed_tokens + st->choice_tokens) * 1e3 / st->prefill_ms : 0,
             decode ? (double)st->output_tokens * 1e3 / st->decode_ms : 0);
     }
 }
@@ -303,13 +304,6 @@ static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
     return 0;
 }
 
-static void guide_attach(request *r, llm_guide *guide) {
-    r->guide = llm_guide_retain(guide);
-    r->branch_log_prob = mem_zalloc(sizeof *r->branch_log_prob * (size_t)(guide->nbranches + 1));
-    r->segments = mem_zalloc(sizeof *r->segments * (size_t)(guide->nsegments + 1));
-    r->segment_children = mem_zalloc(sizeof *r->segment_children * (size_t)(guide->nsegments + 1));
-}
-
 /* Makes a request whose prompt fits; *out is NULL on failure. */
 static int request_new(llm_session *s, const llm_request *q, request **out, err *e) {
     request *r = mem_zalloc(sizeof *r);
@@ -327,12 +321,11 @@ static int request_new(llm_session *s, const llm_request *q, request **out, err 
     r->stop = mem_zalloc(sizeof *r->stop * (size_t)BASE_MAX(q->nstop, 1));
     for (int i = 0; i < q->nstop; i++)
         r->stop[i] = (str){mem_strndup(q->stop[i].p, q->stop[i].n), q->stop[i].n};
-    if (q->guide != NULL)
-        guide_attach(r, q->guide);
+    r->guide = q->guide != NULL ? llm_guide_retain(q->guide) : NULL;
+    r->all_probs = q->all_probs;
     r->prompt_tokens = spans_tokens(r->spans, r->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
     r->head_tokens = q->head_tokens;
-    request_restart(r);
     int code = r->prompt_tokens > 0 ? fit_check(s, r, q->named, e)
                                     : err_set(e, ERR_LIMIT, "the prompt is empty");
     if (code != 0)
@@ -476,7 +469,7 @@ static void event_fill(const request *r, llm_event *ev) {
                       .text = r->text.n > 0 ? buf_str(&r->text) : STR(""),
                       .choice = r->choice,
                       .prob = r->prob,
-                      .probs = r->probs,
+                      .probs = r->all_probs ? r->probs : NULL,
                       .finish = r->finish,
                       .shortened = r->shortened,
                       .prompt_tokens = r->prompt_tokens,

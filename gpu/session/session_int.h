@@ -15,6 +15,23 @@
 #include "loader_int.h"
 #include "prefix_int.h"
 
+/* A branch of a guide that is reached, and the logarithm of the probability of what leads to it. */
+typedef struct search_branch {
+    double log_prob;
+    int branch;
+} search_branch;
+
+/* The search for the likeliest literal (search.c). */
+typedef struct search {
+    const llm_guide *guide;
+    search_branch *open; /* heap: the likeliest first */
+    size_t nopen, open_cap;
+    search_branch taken; /* the branch whose tokens are in request.tail; branch -1: none */
+    bool placed;         /* all of these tokens are in the current pass */
+    int best;            /* the likeliest literal so far; -1: none */
+    double best_log_prob;
+} search;
+
 typedef struct request {
     struct request *next; /* in the queue, a node's list, or the ready list */
     uint64_t tag;
@@ -37,10 +54,12 @@ typedef struct request {
     bool shortened;
 
     bool live;
-    bool arrived;      /* the prompt's last token is in the current pass or an earlier one */
-    bool wants_all;    /* a draw needs more than the largest logits: the row runs again */
-    prefix_node *end;  /* the node where the prompt ends */
-    prefix_node *tail; /* private child of `end`, with the tokens decoded so far; or NULL */
+    bool arrived;     /* the prompt's last token is in the current pass or an earlier one */
+    bool wants_all;   /* a draw needs more than the largest logits: the row runs again */
+    prefix_node *end; /* the node where the prompt ends */
+    /* private child of `end`, with the tokens decoded so far, or those that lead to the branch that
+     * the search has taken; or NULL */
+    prefix_node *tail;
 
     uint64_t sample_seed; /* hash of the prompt's tokens and sampling.seed */
     llm_token *output;    /* the answer's tokens so far */
@@ -53,6 +72,9 @@ typedef struct request {
     int digits; /* sum of guide_state.digits of the tokens so far */
 
     /* CHOICE */
+    bool all_probs; /* all literals are scored */
+    search *search; /* of a live request, if not all_probs; otherwise NULL */
+    /* the next members are of a live request with all_probs */
     /* [branches] the log-probabilities of the branch's `ids`; NULL: not yet known */
     double **branch_log_prob;
     int branches_left;      /* number of branches whose log-probabilities are not yet known */
@@ -66,7 +88,7 @@ typedef struct request {
     llm_finish finish;
     int choice;
     double prob;
-    double *probs; /* [guide->count] of a finished CHOICE; otherwise NULL */
+    double *probs; /* [guide->count] of a finished CHOICE with all_probs; otherwise NULL */
     float *top_logits;
     llm_token *top_tokens;
 } request;
@@ -177,10 +199,22 @@ void schedule_release(llm_session *s, request *r);
 /* Gives the pass's logits to their requests and finishes the answers that are now complete. */
 void session_take_logits(llm_session *s);
 void request_free(request *r); /* NULL is fine */
-/* Resets the answer's state, for a prompt that is placed anew. */
-void request_restart(request *r);
+/* Makes the answer's state for a request that becomes live, or whose prompt is placed anew. */
+void request_begin(request *r);
+/* Frees what request_begin made. */
+void request_end(request *r);
 void list_push(request_list *list, request *r);
 request *list_pop(request_list *list); /* NULL: empty */
+
+/* ---- search.c */
+search *search_new(const llm_guide *guide); /* the guide must outlive the search */
+void search_free(search *x);                /* NULL is fine */
+/* Takes the likeliest open branch. false: none can change the answer. */
+bool search_take(search *x);
+/* Takes the logits of the taken branch; before one is taken, of the root. */
+void search_learn(search *x, const float *logits);
+/* Whether the likeliest literal is found: search.best. */
+bool search_is_done(const search *x);
 
 /* ---- sample.c */
 /* Picks a token from logits[count]. Greedy: the token with the largest logit; of equal logits, the

@@ -251,11 +251,13 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
     /* The prefill already computes the first token of an answer. */
     double decoded = call->returns == RETURNS_TEXT ? output : BASE_MAX(0, output - distinct);
     rates rate = rates_of(s->env);
+    double choice = s->env->choice_tokens ? distinct * s->env->choice_tokens(s->env->ctx, call) : 0;
     out->distinct_inputs += distinct;
     out->prompt_tokens += prompt;
     out->computed_tokens += computed;
     out->output_tokens += output;
-    out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode);
+    out->choice_tokens += choice;
+    out->cost_ms += 1e3 * ((computed + choice) / rate.prefill + decoded / rate.decode);
     out->hit_rate =
         out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
     return origin;
@@ -378,6 +380,7 @@ static double estimate_early_termination(plan_stage *t, double wanted) {
     e->prompt_tokens *= share;
     e->computed_tokens *= share;
     e->output_tokens *= share;
+    e->choice_tokens *= share;
     e->cost_ms *= share;
     return asked;
 }
@@ -404,6 +407,7 @@ static void finish_pipeline(plan *p, plan_node *n) {
         p->total.prompt_tokens += e->prompt_tokens;
         p->total.computed_tokens += e->computed_tokens;
         p->total.output_tokens += e->output_tokens;
+        p->total.choice_tokens += e->choice_tokens;
         n->estimate.cost_ms += e->cost_ms;
         for (int k = 0; k < t->nfilters; k++)
             n->estimate.cost_ms += t->filter_estimates[k].cost_ms;

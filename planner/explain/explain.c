@@ -153,6 +153,13 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
             buf_printf(p->out, "%*s%s ", padding, "", number.p);
         }
         buf_printf(p->out, "%7.1f %%", 100 * llm_hit_rate(&t->llm));
+        if (t->llm.choice_tokens > 0)
+            print_counted(p->out,
+                          t->scaled     ? "  ~"
+                          : t->searched ? "  ≈"
+                          : t->at_most  ? "  ≤"
+                                        : "  ",
+                          (double)t->llm.choice_tokens, " " WORDS_CHOICE);
         if (t->llm.answers_repeated > 0)
             print_counted(p->out, "  ", (double)t->llm.answers_repeated,
                           " asked before in this statement");
@@ -163,17 +170,19 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
 
 /* Prints the figures of LLM calls. `about` is "≈" for estimates, and empty for measured figures. */
 static void print_work(buf *out, const char *about, double inputs, double prompt, double computed,
-                       double output) {
+                       double choice, double output) {
     double hit_rate = prompt > 0 ? BASE_MAX(0, 1 - computed / prompt) : 0;
     print_counted(out, about, inputs, " " WORDS_INPUTS ", ");
     print_counted(out, about, prompt, " " WORDS_PROMPT ", ");
     print_counted(out, about, computed, " " WORDS_COMPUTED ", ");
     buf_printf(out, WORDS_HIT_RATE " %s%.1f %%, ", about, 100 * hit_rate);
+    if (choice >= 0.5)
+        print_counted(out, about, choice, " " WORDS_CHOICE ", ");
     print_counted(out, about, output, " " WORDS_OUTPUT);
 }
 
 static void print_llm_estimate(buf *out, const plan_estimate *e) {
-    print_work(out, "≈", e->distinct_inputs, e->prompt_tokens, e->computed_tokens,
+    print_work(out, "≈", e->distinct_inputs, e->prompt_tokens, e->computed_tokens, e->choice_tokens,
                e->output_tokens);
     if (e->selectivity < 1)
         buf_printf(out, ", keeps ≈%.3g %% of rows", 100 * e->selectivity);
@@ -182,7 +191,8 @@ static void print_llm_estimate(buf *out, const plan_estimate *e) {
 
 static void print_llm_actual(buf *out, const plan_actual *a) {
     print_work(out, "", (double)a->llm.distinct_inputs, (double)a->llm.prompt_tokens,
-               (double)a->llm.computed_tokens, (double)a->llm.output_tokens);
+               (double)a->llm.computed_tokens, (double)a->llm.choice_tokens,
+               (double)a->llm.output_tokens);
     if (a->llm.answers_repeated > 0)
         print_counted(out, ", ", (double)a->llm.answers_repeated,
                       " asked before in this statement");

@@ -45,6 +45,7 @@ static void add_tokens(cJSON *o, const plan_actual *a) {
         cJSON_AddNumberToObject(one, "prompt_tokens", (double)t->llm.prompt_tokens);
         cJSON_AddNumberToObject(one, "head_tokens", (double)t->llm.head_tokens);
         cJSON_AddNumberToObject(one, "computed_tokens", (double)t->llm.computed_tokens);
+        cJSON_AddNumberToObject(one, "choice_tokens", (double)t->llm.choice_tokens);
         cJSON_AddNumberToObject(one, "known_answers", (double)t->llm.answers_repeated);
         cJSON_AddBoolToObject(one, "scaled", t->scaled);
         cJSON_AddBoolToObject(one, "at_most", t->at_most);
@@ -91,6 +92,7 @@ static void add_estimate(cJSON *o, const char *key, const plan_estimate *e, bool
     cJSON_AddNumberToObject(estimate, "prompt_tokens", round(e->prompt_tokens));
     cJSON_AddNumberToObject(estimate, "computed_tokens", round(e->computed_tokens));
     add_share(estimate, "hit_rate", e->hit_rate);
+    cJSON_AddNumberToObject(estimate, "choice_tokens", round(e->choice_tokens));
     cJSON_AddNumberToObject(estimate, "output_tokens", round(e->output_tokens));
     add_share(estimate, "selectivity", e->selectivity);
 }

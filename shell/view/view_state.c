@@ -99,8 +99,9 @@ void view_finish(view_state *v, const exec_progress *x, const char *outcome) {
 double view_tokens_per_second(const view_state *v) {
     enum { LEAST_MS = 100 }; /* the time of fewer tokens says little */
     const llm_figures *m = &v->now.llm;
-    return m->prefill_ms > LEAST_MS ? (double)m->computed_tokens * 1e3 / m->prefill_ms
-                                    : v->now.prefill_tok_s;
+    return m->prefill_ms > LEAST_MS
+               ? (double)(m->computed_tokens + m->choice_tokens) * 1e3 / m->prefill_ms
+               : v->now.prefill_tok_s;
 }
 
 uint64_t view_tokens_without_reuse(const view_state *v) {

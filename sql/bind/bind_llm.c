@@ -862,6 +862,7 @@ static int note_read(binder *b, call_info *info, const node *n, const answer_rea
         /* the next pass knows the call's answers */
         info->lacks_prob = info->lacks_prob || llm_read_literal(info->call, out) < 0;
     }
+    info->call->all_probs |= r->what == READ_MEAN || r->label != NULL;
     list *known = &info->uses->probs;
     for (int i = 0; i < known->n; i++) {
         const prob_read *p = known->items[i];
