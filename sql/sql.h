@@ -56,6 +56,7 @@ typedef enum setting_type {
     X(threads, INTEGER, "0", "threads", "threads that run the model (0: one per core)")                                         \
     X(prompt_format, WORD, "auto", "auto|chat|completion", "the model's chat template, or plain completion; auto: chat for TEXT without examples")                                     \
     X(llm_layout, WORD, "instruction", "auto|instruction|data", "which part of a prompt comes first (of a STRUCT the instruction); auto chooses by counting the tokens of the rows that reach the call") \
+    X(labels_in_prompt, BOOLEAN, "on", "", "list the answers of labels => t in the prompt, with their descriptions") \
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call without ON ERROR: the statement fails, or the answer is NULL")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \
@@ -257,18 +258,6 @@ typedef struct function_info {
  * LLM_PROB(), the names of SQL_LLM_NAMES and generate_series(). */
 const function_info *sql_functions(size_t *count);
 
-/* X(name, example of a value, help): the options of LLM(), written name => value after the fields. */
-/* clang-format off */
-#define SQL_LLM_OPTIONS(X)                                                                                                 \
-    X("after", "name", "goes on from the prompt and the answer of another call in the select list, or of LLM() in FROM")   \
-    X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
-    X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
-    X("calibrate", "'auto'", "decide by each answer's probability divided by its prior: auto, off, batch or fresh")              \
-    X("max_tokens", "n", "the longest TEXT answer, in tokens")                                                             \
-    X("stop", "'text'", "a text that ends a TEXT answer and is not part of it; may be given several times")                \
-    X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")
-/* clang-format on */
-
 typedef struct llm_option_info {
     const char *name, *example, *help;
 } llm_option_info;
@@ -359,6 +348,13 @@ typedef enum llm_returns {
 
 typedef struct rel rel;
 
+/* The rows of labels =>. */
+typedef struct llm_labels {
+    int n;
+    str *labels;
+    str *descriptions; /* [n] p = NULL: none; NULL: there is no such column */
+} llm_labels;
+
 /* A distinct LLM() call of the statement. Calls that are equal in prompt, fields, model, options
  * and type share one llm_call. INTEGER BETWEEN a AND b is RETURNS_INTEGER with the allowed numbers
  * as literals. BOOLEAN has the literals true and false. Each field of a STRUCT is a call of its own,
@@ -379,7 +375,9 @@ typedef struct llm_call {
      * template's line */
     str cue;
     int nliterals;
-    str *literals;  /* ENUM, BOOLEAN, INTEGER BETWEEN: the allowed answers, in order */
+    str *literals;    /* ENUM, BOOLEAN, INTEGER BETWEEN: the allowed answers, in order */
+    bool from_labels; /* the answers are the rows of labels => */
+    const llm_labels *shown_labels; /* the rows of labels =>, if the prompt lists them; or NULL */
     bool all_probs; /* LLM_PROB(call, answer) or LLM_MEAN() reads the probabilities of literals */
     str model;      /* n = 0: SET model applies */
     int max_tokens; /* 0: SET max_tokens applies */
@@ -470,9 +468,9 @@ void llm_prob_print(const llm_call *call, int literal, buf *out);
 int llm_call_max_tokens(const settings *s, const llm_call *call);
 
 /* True if the prompts of two calls about a row can share a prefix that ends with the row: the calls
- * have the same model, field names and values, and either both have cues, the same instruction and
- * examples, and go on from the same call, if from any, so that only their cues differ; or neither
- * has a cue or examples, goes on from a call, or is gone on from, so that the row can come before the
+ * have the same model, field names and values, and either both have cues, the same instruction,
+ * examples and labels, and go on from the same call, if from any, so that only their cues differ; or neither
+ * has a cue, examples or labels, goes on from a call, or is gone on from, so that the row can come before the
  * instruction. */
 bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,
                          expr *const *b_args);
@@ -832,6 +830,7 @@ struct sql_stmt {
     llm_call **calls; /* [ncalls]: all LLM calls of `query` */
     /* the statement has a comparison that is never true, such as x = NULL; causes a warning */
     bool compares_null;
+    bool read_rows; /* binding read rows (bind_env.rows), so it must be repeated when they change */
     int next_id;    /* first unused column id; the planner allocates from here */
     int next_share; /* first unused number of a REL_SHARED */
 
@@ -902,6 +901,11 @@ typedef struct bind_env {
     str *variables;
     int nvariables;
     const atomic_bool *cancel; /* true aborts reading the first records of a pipe; may be NULL */
+    /* Runs a query without LLM calls in the statement's transaction; copies its first `most` rows
+     * to out[*rows * columns] in `a`. NULL: not now; the answers of labels => are then unknown. */
+    int (*rows)(void *rows_ctx, const sql_stmt *query, int64_t most, arena *a, value **out,
+                int64_t *rows, err *e);
+    void *rows_ctx;
 } bind_env;
 
 /* Finds the end of the first statement in `text`: *length is its length in bytes, the `;` included.

@@ -61,6 +61,13 @@ static void record_key(const op *o, const site_run *site, buf *out) {
         buf_printf(&b, " %zu:", call->literals[i].n);
         buf_append_str(&b, call->literals[i]);
     }
+    for (int i = 0; call->shown_labels && i < call->shown_labels->n; i++) {
+        const llm_labels *rows = call->shown_labels;
+        str more = rows->descriptions ? rows->descriptions[i] : (str){NULL, 0};
+        buf_printf(&b, " %zu=%zu:", rows->labels[i].n, more.n);
+        buf_append_str(&b, rows->labels[i]);
+        buf_append_str(&b, more);
+    }
     for (int i = 0; i < r->nexamples[call->number - 1]; i++) {
         const prompt_example *x = &r->examples[call->number - 1][i];
         for (int f = 0; f < call->nfields; f++) {

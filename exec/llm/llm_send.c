@@ -172,6 +172,9 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
                call->label.p, (long long)llm_row_of_input(site->in, input), reason.message);
     if (reason.hint[0] != '\0')
         err_hint(e, "%s", reason.hint);
+    else if (reason.code == ERR_LIMIT && call->shown_labels)
+        err_hint(e, "SET labels_in_prompt = off leaves the %d labels out of the prompt",
+                 call->shown_labels->n);
     else if (reason.code == ERR_LIMIT)
         err_hint(e, "%sNULL ON ERROR after the call's last argument makes such answers NULL",
                  x->o->ctx->settings->llm_overflow == OVERFLOW_ERROR

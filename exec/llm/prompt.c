@@ -1,5 +1,6 @@
 /*
- * prompt.c - the text of a call's prompts: template, instruction, examples, and one line per field.
+ * prompt.c - the text of a call's prompts: template, instruction, labels, examples, and one line per
+ * field.
  *
  *   completion, instruction first          data first
  *     Is the review positive?\n              <before>
@@ -13,6 +14,8 @@
  *     Read the review\n
  *     \nreview: …\nmood: positive\nstars: 4\n
  *     \nreview: …\nmood:
+ *
+ * The labels of a call, a line each, stand before the examples in both layouts.
  *
  * Invariant: only this file and the engine's templates start a line of a prompt. A line break
  * inside a cell becomes a space, and values are tokenized as plain text, so a cell can forge
@@ -139,9 +142,9 @@ bool call_scores_all(const llm_call *call, const llm_guide *guide) {
 
 /* ---- prefix and values ----------------------------------------------------------------------- */
 
-/* Maximum length of prompt_part.before (template, instruction, examples, blank line) and of
+/* Maximum length of prompt_part.before (template, instruction, labels, examples, blank line) and of
  * prompt_part.after. */
-enum { PART_SPANS = 4 };
+enum { PART_SPANS = 5 };
 
 static void add_before(prompt_part *part, llm_span *span) {
     part->before[part->nbefore++] = span;
@@ -159,6 +162,21 @@ static llm_span *instruction_span(const prompt *p, const char *before, str text)
     return span_printf(p->engine, LLM_SPAN_INSTRUCTION, before, text, "\n", false, NULL);
 }
 
+/* Adds a line for each label: "Dress: a one-piece garment", or the label alone. */
+static void add_labels(const prompt *p, prompt_part *part, const llm_labels *labels) {
+    buf b = {0};
+    for (int i = 0; i < labels->n; i++) {
+        append_cell(&b, labels->labels[i]);
+        if (labels->descriptions && labels->descriptions[i].n > 0) {
+            buf_append_c(&b, ": ");
+            append_cell(&b, labels->descriptions[i]);
+        }
+        buf_append_char(&b, '\n');
+    }
+    add_before(part, llm_span_new(p->engine, LLM_SPAN_INSTRUCTION, buf_str(&b)));
+    buf_free(&b);
+}
+
 /* Makes the spans around a part's fields. */
 static void build_part(prompt *p, prompt_part *part) {
     const llm_call *call = part->call;
@@ -170,6 +188,8 @@ static void build_part(prompt *p, prompt_part *part) {
             add_before(part, instruction_span(p, "", call->instruction));
         else
             add_after(part, instruction_span(p, "\n", call->instruction));
+        if (call->shown_labels)
+            add_labels(p, part, call->shown_labels);
         if (goes_on && part->end > part->first)
             add_before(part, instruction_span(p, "", STR("")));
         if (call->cue.n > 0 && p->frame->chat)
@@ -296,8 +316,10 @@ void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order) {
     buf b = {0};
     const llm_call *call = p->parts[0].call;
+    /* a line stands before the examples */
+    bool begun = !p->data_first || call->shown_labels;
     for (int i = 0; i < count; i++) {
-        if (!p->data_first || i > 0)
+        if (begun || i > 0)
             buf_append_char(&b, '\n');
         for (int k = 0; k < p->nfields; k++) {
             int f = order ? order[k] : k;
@@ -324,7 +346,7 @@ void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
     }
     if (b.n)
         add_before(&p->parts[0], llm_span_new(p->engine, LLM_SPAN_EXAMPLE, buf_str(&b)));
-    if (call->nfields > 0 && (!p->data_first || b.n))
+    if (call->nfields > 0 && (begun || b.n))
         add_before(&p->parts[0], instruction_span(p, "", STR("")));
     buf_free(&b);
     p->head_tokens = spans_tokens(p->parts[0].before, p->parts[0].nbefore);

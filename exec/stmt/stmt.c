@@ -167,7 +167,7 @@ int stmt_prepare(stmt *s, bool write, err *e) {
     const catalog *c = txn_catalog(d->active);
     s->ctx.settings = stmt_settings(s);
     s->ctx.stmt = s->bound;
-    if (s->bound && s->catalog == c)
+    if (s->bound && s->catalog == c && !s->bound->read_rows)
         return 0;
     stmt_unbind(s);
     s->catalog = catalog_retain(c);
@@ -179,6 +179,8 @@ int stmt_prepare(stmt *s, bool write, err *e) {
         .variables = d->variables,
         .nvariables = d->nvariables,
         .cancel = &s->cancel,
+        .rows = stmt_rows,
+        .rows_ctx = s,
     };
     status = sql_bind(&s->tree, &env, s->mem, &s->bound, e);
     s->ctx.stmt = s->bound = status ? NULL : s->bound;

@@ -109,6 +109,10 @@ const table_def **plan_tables(stmt *s, int *count);
  * table's name. */
 int version_check(const table_def *seen, const catalog *c, err *e);
 
+/* Runs a query without LLM calls in the statement's transaction: a bind_env.rows whose context is
+ * the stmt. */
+int stmt_rows(void *stmt_of, const sql_stmt *query, int64_t most, arena *a, value **out,
+              int64_t *count, err *e);
 /* Evaluates `sql`, a constant expression or a query of one value, as a value of type `type`. For
  * the DEFAULT and CHECK of ALTER TABLE. */
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);

@@ -198,7 +198,33 @@ const table_def **plan_tables(stmt *s, int *count) {
     return out;
 }
 
-/* ---- one value ------------------------------------------------------------------------------- */
+/* ---- queries of a statement's own ------------------------------------------------------------ */
+
+int stmt_rows(void *stmt_of, const sql_stmt *query, int64_t most, arena *a, value **out,
+              int64_t *count, err *e) {
+    stmt *s = stmt_of;
+    exec_ctx outer = s->ctx;
+    int outer_shared = s->nshared, ncols = query->query->ncols;
+    s->ctx.kept.ready = s->ctx.kept.shared = NULL;
+    s->ctx.counts.actual = NULL;
+    s->nshared = 0;
+    value_type *types = ARENA_ARRAY(s->mem, value_type, ncols + 1);
+    for (int i = 0; i < ncols; i++)
+        types[i] = query->query->cols[i].type;
+    rowset *rows = rowset_new(&s->ctx, types, ncols);
+    int status = stmt_plan(s, query, e);
+    if (status == 0)
+        status = run_root(s, rows, e);
+    *count = status == 0 ? BASE_MIN(rowset_rows(rows), most) : 0;
+    *out = ARENA_ARRAY(a, value, *count * ncols + 1);
+    for (int64_t i = 0; i < *count * ncols; i++)
+        (*out)[i] = value_copy(a, rowset_get(rows, i / ncols, (int)(i % ncols)));
+    stmt_release_plan(s);
+    s->ctx = outer;
+    s->nshared = outer_shared;
+    rowset_free(rows);
+    return status;
+}
 
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     buf text = {0};
@@ -208,25 +234,13 @@ int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
                     .system_table = system_table_columns,
                     .ctx = s->db};
     sql_stmt *x;
-    exec_ctx outer = s->ctx;
-    int outer_shared = s->nshared;
-    s->ctx.kept.ready = s->ctx.kept.shared = NULL;
-    s->nshared = 0;
-    rowset *rows = rowset_new(&s->ctx, &type, 1);
+    value *values;
+    int64_t count;
     int status =
         sql_bind_text((str){arena_strndup(s->mem, text.p, text.n), text.n}, &env, s->mem, &x, e);
     if (status == 0)
-        status = stmt_plan(s, x, e);
-    if (status == 0)
-        status = run_root(s, rows, e);
-    if (status == 0 && rowset_rows(rows) == 1)
-        *out = value_copy(s->mem, rowset_get(rows, 0, 0));
-    else
-        *out = value_null();
-    stmt_release_plan(s);
-    s->ctx = outer;
-    s->nshared = outer_shared;
-    rowset_free(rows);
+        status = stmt_rows(s, x, 1, s->mem, &values, &count, e);
+    *out = status == 0 && count == 1 ? values[0] : value_null();
     buf_free(&text);
     if (status)
         e->pos = -1; /* the position is in the text of `sql`, not in the statement */

@@ -222,6 +222,18 @@ static void chained_tokens(const estimator *s, const llm_call *call, const field
     *computed *= distinct;
 }
 
+/* Estimates the tokens of the labels that the prompt lists. */
+static double label_tokens(const llm_call *call) {
+    double tokens = 0;
+    const llm_labels *shown = call->shown_labels;
+    for (int i = 0; shown && i < shown->n; i++) {
+        double bytes = (double)shown->labels[i].n;
+        bytes += shown->descriptions ? (double)shown->descriptions[i].n : 0;
+        tokens += bytes / BYTES_PER_TOKEN + 1;
+    }
+    return tokens;
+}
+
 order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *input,
                                site_layout layout, plan_estimate *out, uint8_t *order) {
     const llm_call *call = site->call;
@@ -231,15 +243,15 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
     order_origin origin = choose_order(s, call, f, joint, order);
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
-    double question = estimate_instruction_tokens(s, call), examples = 0;
+    double question = estimate_instruction_tokens(s, call), head = label_tokens(call);
     double tail = tail_tokens(s, call);
     if (call->examples)
-        examples = estimate_rel(s, call->examples)->rows * (body + 4 * call->nexample_answers);
-    double prompt = distinct * (question + examples + body + tail);
+        head += estimate_rel(s, call->examples)->rows * (body + 4 * call->nexample_answers);
+    double prompt = distinct * (question + head + body + tail);
     double computed = distinct * tail;
     if (layout != LAID_ON_ROW)
         computed +=
-            (distinct > 0 ? examples : 0) +
+            (distinct > 0 ? head : 0) +
             (layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) : distinct) * question;
     if (layout == LAID_INSTRUCTION_FIRST || layout == LAID_DATA_FIRST)
         computed += tree_tokens(call, f, joint, order, distinct);

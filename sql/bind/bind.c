@@ -296,7 +296,7 @@ atomic_uint sql_bound;
 #endif
 
 int sql_bind(const sql_tree *tree, const bind_env *env, arena *mem, sql_stmt **out, err *e) {
-    list uses = {0};
+    list uses = {0}, label_sets = {0};
     for (int pass = 0; pass < MAX_PASSES; pass++) {
 #ifdef KVASIR_TEST_MODELS
         sql_bound++;
@@ -311,10 +311,12 @@ int sql_bind(const sql_tree *tree, const bind_env *env, arena *mem, sql_stmt **o
                     .next_id = 1,
                     .next_share = 1,
                     .mentions_rowid = tree->mentions_rowid,
-                    .uses = &uses};
+                    .uses = &uses,
+                    .label_sets = &label_sets};
         int status = bind_stmt(&b, tree->ast, s);
         if (!status && llm_types_fit(&b)) {
             collect_calls(&b, s);
+            s->read_rows = label_sets.n > 0;
             *out = s;
             return 0;
         }

@@ -725,3 +725,56 @@ int bind_conjuncts(binder *b, const node *where, rel **r) {
         *r = rel_filter(b->mem, *r, expr_chain(b->mem, OP_AND, rest, nrest));
     return 0;
 }
+
+/* ---- rows of an option of a call ------------------------------------------------------------- */
+
+/* Binds the CTEs from `c` outwards, the outermost first. CTEs that are still being defined are left
+ * out: no query may read them here. */
+static int bind_ctes(binder *b, const cte_binding *c) {
+    if (c == NULL)
+        return 0;
+    int status = bind_ctes(b, c->outer);
+    if (status || c->working)
+        return status;
+    void *items[1] = {(void *)(uintptr_t)c->def};
+    query with = {.with = {items, 1, 1}};
+    return bind_with(b, &with);
+}
+
+static int bind_source(binder *b, const cte_binding *ctes, const node *n, rel **out) {
+    scope own = {.outer = NULL};
+    const cte_binding *c = ctes;
+    if (n->kind == NODE_SUBQUERY) {
+        int status = bind_ctes(b, ctes);
+        return status ? status : bind_query(b, n->query, out);
+    }
+    while (c && !str_equal_nocase(c->def->name.name, n->name.name))
+        c = c->outer;
+    if (c && c->working)
+        return fail_node(b, n, "a call in the definition of \"%.*s\" cannot read its rows",
+                         (int)n->name.name.n, n->name.name.p);
+    int status = bind_ctes(b, c);
+    return status ? status : bind_table(b, n->name, n->name.name, NULL, &own, out);
+}
+
+int bind_apart(binder *around, const node *n, sql_stmt *out) {
+    list uses = {0};
+    binder b = {.mem = around->mem,
+                .env = around->env,
+                .e = around->e,
+                .text = around->text,
+                .next_id = 1,
+                .next_share = 1,
+                .mentions_rowid = around->mentions_rowid,
+                .view_depth = around->view_depth,
+                .view = around->view,
+                .uses = &uses,
+                .label_sets = around->label_sets};
+    *out = (sql_stmt){.kind = STMT_SELECT, .text = around->text};
+    int status = bind_source(&b, around->ctes, n, &out->query);
+    if (!status)
+        rel_settle_all(out->query);
+    out->next_id = b.next_id;
+    out->next_share = b.next_share;
+    return status;
+}

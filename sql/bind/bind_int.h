@@ -227,6 +227,7 @@ typedef struct binder {
     list calls;                     /* of call_info* */
     list structs;                   /* of bound_struct* */
     const struct call_chain *chain; /* chain.c */
+    list *label_sets;               /* of label_set*: read so far, shared by all passes */
     list *uses;                     /* of call_uses*: shared by all passes */
     bool learned;                   /* this pass added to `uses` */
     int ncalls;                     /* the largest llm_call.number so far */
@@ -306,6 +307,8 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 /* ---- queries: bind_query.c, bind_from.c, bind_group.c ---------------------------------------- */
 
 int bind_query(binder *b, query *q, rel **out);
+/* Binds the CTEs of q->with, which then are visible. */
+int bind_with(binder *b, query *q);
 int bind_from(binder *b, from_item *f, scope *s, rel **out);
 /* Binds LLM(…) RETURNS STRUCT(…) in FROM: adds its columns to the rows of `left`, whose columns are
  * in s. */
@@ -313,6 +316,9 @@ int bind_struct(binder *b, const from_item *f, scope *s, rel *left, rel **out);
 int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
               rel **out);
 int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out);
+/* Binds the rows of `n`, the name of a table, view or CTE or a query in parentheses, as a statement
+ * of its own, which shares no node with the statement around it. */
+int bind_apart(binder *around, const node *n, sql_stmt *out);
 int bind_conjuncts(binder *b, const node *where, rel **r);
 /* bind_group.c, its functions in the order in which they are called. */
 typedef struct conjunct {
@@ -450,6 +456,8 @@ step *asked_column(binder *b, const node *n);
 /* Binds a constant without LLM calls and subqueries; `what` names it in errors. Returns NULL with
  * an error. */
 expr *bind_constant(binder *b, const node *n, const char *what);
+/* Binds an option of a call. *examples: the value of the option examples, which is bound later. */
+int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples);
 /* Binds an LLM call; `used` as in bind_as. */
 expr *bind_llm(binder *b, const node *n, value_type used);
 /* Binds LLM_PROB() or LLM_MEAN(), written as n, of the column that the step answers. */
@@ -473,6 +481,27 @@ int llm_mean_read(binder *b, const call_info *info, int pos, int len, prob_read 
  * as it is typed in this pass. */
 int llm_read_literal(const llm_call *call, const prob_read *r);
 call_info *llm_info_of(binder *b, const expr *x);
+/* True if the text can be an answer: an answer ends at a line break and is never empty. */
+bool llm_is_one_line(str answer);
+/* Returns the index of the first text that is equal to one before it, whose index is *first; -1:
+ * all differ. */
+int first_repeated(const str *texts, int n, int *first);
+
+/* ---- labels: bind_labels.c, its functions in the order in which they are called --------------- */
+
+typedef struct label_set label_set;
+/* Returns the value of the option labels of an LLM call; NULL: the call has none. */
+const node *labels_option(const node *call);
+/* Whether the type is ENUM without a list of answers. */
+bool llm_is_open_enum(const llm_type *t);
+/* Reports an error unless the call's type, or that of a field of its STRUCT, is ENUM without a
+ * list. */
+int labels_check_type(binder *b, const node *call);
+/* Returns the answers of the query that `key` identifies, if they have been read; else NULL. */
+const label_set *labels_known(const binder *b, str key);
+/* Reads the answers of `source`, the rows of `n`. */
+int labels_read(binder *b, const node *n, str key, sql_stmt *source, const label_set **out);
+void labels_give(const binder *b, const label_set *set, llm_call *call);
 /* Sets the call's type: from RETURNS, or from the uses known so far. */
 int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
 /* Called after a pass without errors: sets the answers of calls that are used as texts. Returns

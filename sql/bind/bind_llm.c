@@ -312,168 +312,6 @@ static int bind_prompt(binder *b, const node *n, value *out) {
     return 0;
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
-
-static int option_constant(binder *b, const llm_option *o, value_type type, value *out) {
-    expr *x = bind_expr(b, o->value);
-    const char *what = arena_printf(b->mem, "%.*s", (int)o->name.name.n, o->name.name.p);
-    if (!x || !(x = to_type_implicit(b, x, type, what)))
-        return (int)b->e->code;
-    if (x->kind != EXPR_LITERAL || expr_is_null(x))
-        return fail_node(b, o->value, "%s must be a constant", what);
-    *out = x->literal;
-    return 0;
-}
-
-int fail_model(binder *b, ident name) {
-    const catalog *c = b->env->catalog;
-    const char **names = ARENA_ARRAY(b->mem, const char *, c->nmodels + 1);
-    for (int i = 0; i < c->nmodels; i++)
-        names[i] = arena_strndup(b->mem, c->models[i].name.p, c->models[i].name.n);
-    const char *meant = str_nearest(name.name, names, (size_t)c->nmodels);
-    fail_ident(b, name, "no model \"%.*s\"", (int)name.name.n, name.name.p);
-    if (meant)
-        err_hint(b->e, "did you mean \"%s\"?", meant);
-    else
-        err_hint(b->e, "register it with CREATE MODEL %.*s FROM 'file.gguf'",
-                 (int)BASE_MIN(name.name.n, (size_t)80), name.name.p);
-    return ERR_BIND;
-}
-
-static int option_model(binder *b, const llm_option *o, llm_call *call) {
-    const node *n = o->value;
-    if (n->kind == NODE_COLUMN && !n->qualifier.name.n) {
-        if (catalog_model(b->env->catalog, n->name.name)) {
-            call->model = n->name.name;
-            return 0;
-        }
-        return fail_model(b, n->name);
-    }
-    value v;
-    int status = option_constant(b, o, TYPE_TEXT, &v);
-    if (!status && v.s.n == 0)
-        return fail_node(b, n, "the name of a model cannot be empty");
-    if (!status)
-        call->model = v.s;
-    return status;
-}
-
-/* Binds the option stop, which can be given several times. */
-static int option_stop(binder *b, const llm_option *o, llm_call *call) {
-    enum { MOST = 16 };
-    value v;
-    int status = option_constant(b, o, TYPE_TEXT, &v);
-    if (status)
-        return status;
-    if (v.s.n == 0)
-        return fail_node(b, o->value, "a stop text cannot be empty");
-    if (call->nstop == MOST)
-        return fail_node(b, o->value, "an LLM call has at most %d stop texts", MOST);
-    if (!call->stop)
-        call->stop = ARENA_ARRAY(b->mem, str, MOST);
-    call->stop[call->nstop++] = v.s;
-    return 0;
-}
-
-static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
-    static const char *const words[] = {"auto", "off", "batch", "fresh"};
-    BASE_COVERS(words, CALIBRATES);
-    value v;
-    int status = option_constant(b, o, TYPE_TEXT, &v);
-    if (status)
-        return status;
-    call->calibrate_given = true;
-    for (call->calibrate = 0; call->calibrate < CALIBRATES; call->calibrate++)
-        if (str_equal_nocase(v.s, str_from(words[call->calibrate])))
-            return 0;
-    fail_node(b, o->value, "calibrate must be auto, off, batch or fresh");
-    err_hint(b->e, "calibrate => 'batch'");
-    return ERR_BIND;
-}
-
-/* Reports an option that is given twice: one of the values would be ignored. */
-static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
-    const struct {
-        str name;
-        bool given;
-    } options[] = {{STR("max_tokens"), call->max_tokens > 0},
-                   {STR("temperature"), call->temperature.type != TYPE_NULL},
-                   {STR("calibrate"), call->calibrate_given},
-                   {STR("model"), call->model.n > 0},
-                   {STR("examples"), examples != NULL}};
-    for (size_t i = 0; i < BASE_COUNT(options); i++)
-        if (options[i].given && str_equal_nocase(o->name.name, options[i].name))
-            return fail_ident(b, o->name, "option %s is given twice", options[i].name.p);
-    return 0;
-}
-
-/* Whether it is the option by which other systems ask for several columns. */
-static bool names_schema(str option) {
-    static const char *const names[] = {"output_schema", "response_format", "responseFormat",
-                                        "schema", "json_schema"};
-    bool found = false;
-    for (size_t i = 0; i < BASE_COUNT(names); i++)
-        found = found || str_equal_nocase(option, str_from(names[i]));
-    return found;
-}
-
-static int fail_option(binder *b, const llm_option *o) {
-    static const char *const names[] = {
-#define OPTION_NAME(name, example, help) name,
-        SQL_LLM_OPTIONS(OPTION_NAME)
-#undef OPTION_NAME
-    };
-    buf known = {0};
-    fail_ident(b, o->name, "LLM() has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
-    const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
-    for (size_t i = 0; i < BASE_COUNT(names); i++)
-        buf_printf(&known, "%s%s", i ? ", " : "", names[i]);
-    if (names_schema(o->name.name))
-        err_hint(b->e, "write LLM(…) RETURNS STRUCT(name TYPE, …)");
-    else if (meant)
-        err_hint(b->e, "did you mean %s?", meant);
-    else
-        err_hint(b->e, "options are %s", known.p);
-    buf_free(&known);
-    return ERR_BIND;
-}
-
-static int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
-    value v;
-    int status = option_once(b, o, call, *examples);
-    if (status)
-        return status;
-    if (str_equal_nocase(o->name.name, STR("max_tokens"))) {
-        if ((status = option_constant(b, o, TYPE_INTEGER, &v)) != 0)
-            return status;
-        if (v.i < 1 || v.i > 1000000)
-            return fail_node(b, o->value, "max_tokens must be between 1 and 1,000,000");
-        call->max_tokens = (int)v.i;
-        return 0;
-    }
-    if (str_equal_nocase(o->name.name, STR("temperature"))) {
-        if ((status = option_constant(b, o, TYPE_REAL, &v)) != 0)
-            return status;
-        if (!(v.r >= 0 && v.r <= 100))
-            return fail_node(b, o->value, "temperature must be between 0 and 100");
-        call->temperature = v;
-        return 0;
-    }
-    if (str_equal_nocase(o->name.name, STR("calibrate")))
-        return option_calibrate(b, o, call);
-    if (str_equal_nocase(o->name.name, STR("stop")))
-        return option_stop(b, o, call);
-    if (str_equal_nocase(o->name.name, STR("model")))
-        return option_model(b, o, call);
-    if (str_equal_nocase(o->name.name, STR("after"))) /* bind_after */
-        return 0;
-    if (str_equal_nocase(o->name.name, STR("examples"))) {
-        *examples = o->value;
-        return 0;
-    }
-    return fail_option(b, o);
-}
-
 /* ---- examples -------------------------------------------------------------------------------- */
 
 /* Whether a column that is no field of the call is an answer. Any such column is one if the call
@@ -620,22 +458,46 @@ static bool any_volatile(const fields *f) {
     return false;
 }
 
-/* Appends what identifies the examples: the name of a table or view, or the position where a query
- * or CTE is written. */
-static void key_examples(const binder *b, buf *out, const node *examples) {
-    int written = examples->pos;
-    if (examples->kind == NODE_COLUMN) {
+/* Appends what identifies the rows that an option names: the name of a table or view, or the
+ * position where a query or CTE is written. */
+static void key_rows(const binder *b, buf *out, const char *option, const node *rows) {
+    int written = rows->pos;
+    if (rows->kind == NODE_COLUMN) {
         const cte_binding *c = b->ctes;
-        while (c && !str_equal_nocase(c->def->name.name, examples->name.name))
+        while (c && !str_equal_nocase(c->def->name.name, rows->name.name))
             c = c->outer;
         if (!c) {
-            buf_printf(out, "|examples %.*s", (int)examples->name.name.n, examples->name.name.p);
+            buf_printf(out, "|%s %.*s", option, (int)rows->name.name.n, rows->name.name.p);
             return;
         }
         written = c->def->name.pos;
     }
-    buf_printf(out, "|examples at %d in %zu:%.*s", written, b->view.n, (int)b->view.n,
+    buf_printf(out, "|%s at %d in %zu:%.*s", option, written, b->view.n, (int)b->view.n,
                b->view.p ? b->view.p : "");
+}
+
+/* Gives the call the answers that its option labels names. */
+static int bind_labels(binder *b, const node *n, llm_call *call) {
+    const node *labels = labels_option(n);
+    sql_stmt source;
+    buf k = {0};
+    key_rows(b, &k, "labels", labels);
+    str key = str_copy(b->mem, buf_str(&k));
+    buf_free(&k);
+    const label_set *set = labels_known(b, key);
+    int status = labels_check_type(b, n);
+    if (!status && !set)
+        status = bind_apart(b, labels, &source);
+    if (!status && !set && has_llm_call(source.query)) {
+        fail_node(b, labels, "an LLM call is not allowed in the labels query");
+        err_hint(b->e, "store the answers first: CREATE TABLE … AS SELECT …");
+        return ERR_BIND;
+    }
+    if (!status && !set)
+        status = labels_read(b, labels, key, &source, &set);
+    if (!status)
+        labels_give(b, set, call);
+    return status;
 }
 
 /* Appends the effective options: the options of the call, and the settings for options that it
@@ -665,7 +527,9 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     }
     key_options(b, &k, call);
     if (examples)
-        key_examples(b, &k, examples);
+        key_rows(b, &k, "examples", examples);
+    if (labels_option(n))
+        key_rows(b, &k, "labels", labels_option(n));
     const llm_type *t = llm_given_type(n);
     if (call->after)
         buf_printf(&k, "|after %d", call->same_struct);
@@ -757,6 +621,7 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields **f, cons
         status = bind_inputs(b, n, call, f);
     for (int i = 0; i < n->options.n && !status; i++)
         status = bind_option(b, n->options.items[i], call, examples);
+    call->from_labels = call->from_labels && llm_is_open_enum(llm_given_type(n));
     if (n->field && !struct_field_lists(&n->field->type) && struct_has(n, struct_field_lists))
         call->calibrate_given = false;
     return status;
@@ -787,6 +652,8 @@ static int complete_call(binder *b, const node *n, llm_call *call, fields *f, co
     int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);
     if (call->after) /* no answer, nothing to go on from */
         call->field_required[call->after->nfields] = true;
+    if (!status && labels_option(n))
+        status = bind_labels(b, n, call);
     if (!status)
         status = llm_set_type(b, n, call, uses);
     if (!status && call->otherwise.type != TYPE_NULL)

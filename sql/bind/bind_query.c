@@ -772,7 +772,7 @@ int bind_terms(binder *b, query *q, int from, int to, rel **out) {
 
 /* ---- WITH, bind_query ------------------------------------------------------------------------ */
 
-static int bind_with(binder *b, query *q) {
+int bind_with(binder *b, query *q) {
     for (int i = 0; i < q->with.n; i++) {
         cte *def = q->with.items[i];
         for (int k = 0; k < i; k++)

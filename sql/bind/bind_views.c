@@ -12,6 +12,7 @@ static bool binds(binder *b, const catalog *c, const view_def *v, err *why) {
     bind_env env = *b->env;
     sql_stmt *s;
     env.catalog = c;
+    env.rows = NULL; /* the stored rows need not fit that catalog */
     if (sql_bind_text(v->sql, &env, b->mem, &s, why))
         return false;
     if (v->ncolumns && v->ncolumns != s->query->ncols) {

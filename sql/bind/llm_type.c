@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bind_int.h"
+#include "storage/containers.h"
 
 enum { MAX_LITERALS = 1000 };
 
@@ -85,30 +86,47 @@ static int fail_type(binder *b, const llm_type *t, const char *message, const ch
     return ERR_BIND;
 }
 
-/* True if the text can be an answer: an answer ends at a line break and is never empty. */
-static bool is_one_line(str answer) {
+bool llm_is_one_line(str answer) {
     return answer.n > 0 && utf8_valid(answer) && !memchr(answer.p, '\n', answer.n);
 }
 
+int first_repeated(const str *texts, int n, int *first) {
+    hash_index seen = {0};
+    int at = -1;
+    for (int i = 0; i < n && at < 0; i++) {
+        uint64_t hash = hash64(texts[i].p, texts[i].n, 0);
+        for (hash_slot *s = hash_index_first(&seen, hash); s && at < 0;
+             s = hash_index_next(&seen, s)) {
+            if (str_equal(texts[s->item], texts[i])) {
+                *first = (int)s->item;
+                at = i;
+            }
+        }
+        hash_index_add(&seen, hash, (uint32_t)i);
+    }
+    hash_index_free(&seen);
+    return at;
+}
+
 static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
-    int n = t->literals.n;
+    int n = t->literals.n, first;
     if (n < 2)
         return fail_type(b, t, "an ENUM needs at least two answers",
-                         "list all answers: RETURNS ENUM('yes', 'no')");
+                         "list all answers: RETURNS ENUM('yes', 'no'), or take them from a table "
+                         "with a column label: LLM('…', x, labels => t) RETURNS ENUM");
     if (n > MAX_LITERALS)
         return fail(b, ERR_LIMIT, t->pos, t->len, "an ENUM has at most %d answers", MAX_LITERALS);
     call->returns = RETURNS_ENUM;
     call->literals = ARENA_ARRAY(b->mem, str, n);
     for (int i = 0; i < n; i++) {
         str s = *(str *)t->literals.items[i];
-        if (!is_one_line(s))
+        if (!llm_is_one_line(s))
             return fail_type(
                 b, t, "an answer of an ENUM must be one line of valid UTF-8 and not empty", NULL);
-        for (int k = 0; k < i; k++)
-            if (str_equal(call->literals[k], s))
-                return fail_type(b, t, "an ENUM cannot list an answer twice", NULL);
         call->literals[i] = s;
     }
+    if (first_repeated(call->literals, n, &first) >= 0)
+        return fail_type(b, t, "an ENUM cannot list an answer twice", NULL);
     call->nliterals = n;
     return 0;
 }
@@ -192,7 +210,7 @@ static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
     call->literals = ARENA_ARRAY(b->mem, str, BASE_MAX(n, 2));
     for (int i = 0; i < n; i++) {
         call->literals[i] = *(str *)texts->items[i];
-        if (is_one_line(call->literals[i]))
+        if (llm_is_one_line(call->literals[i]))
             continue;
         fail(b, ERR_BIND, uses->pos, uses->len,
              "this call is compared with %s, which it can never return",
@@ -240,6 +258,8 @@ static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
 
 int llm_set_type(binder *b, const node *n, llm_call *call, const call_uses *uses) {
     const llm_type *t = llm_given_type(n);
+    if (call->from_labels) /* bind_labels has set it */
+        return 0;
     return t->given ? returns_given(b, t, call) : type_by_use(b, uses, call);
 }
 
@@ -360,6 +380,11 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
     return open && type_is_number(with->type) && !type_is_number(x->type);
 }
 
+/* True if the rows of labels => could not be read (bind_env.rows). */
+static bool labels_are_unknown(const llm_call *call) {
+    return call->from_labels && call->nliterals == 0;
+}
+
 static int refuse_literal(binder *b, const llm_call *call, const expr *at, str text) {
     const char **names = ARENA_ARRAY(b->mem, const char *, call->nliterals);
     for (int i = 0; i < call->nliterals; i++)
@@ -380,7 +405,8 @@ static int refuse_literal(binder *b, const llm_call *call, const expr *at, str t
 bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     const call_info *info = llm_info_of(b, call);
     if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||
-        with->type != TYPE_TEXT || expr_is_null(with) || !info->given || is_default(info, with))
+        with->type != TYPE_TEXT || expr_is_null(with) || !info->given || is_default(info, with) ||
+        labels_are_unknown(info->call))
         return true;
     for (int i = 0; i < info->call->nliterals; i++)
         if (str_equal(info->call->literals[i], with->literal.s))
@@ -394,6 +420,8 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with) {
 int llm_read_literal(const llm_call *call, const prob_read *r) {
     if (!r->label.p)
         return r->literal;
+    if (labels_are_unknown(call))
+        return 0;
     for (int i = 0; i < call->nliterals; i++)
         if (str_equal(call->literals[i], r->label))
             return i;

@@ -78,7 +78,8 @@ static const struct {
     {NULL, ANY_CODE, NULL, TK_ID, "MATCH",
      "there is no full-text index; write x ILIKE '%word%' or x REGEXP '(?i)\\bword\\b'"},
     {NULL, TK_LP, NULL, TK_SELECT, NULL,
-     "put the subquery in its own parentheses: f((SELECT …)); for = ANY (…) write IN (…)"},
+     "put the subquery in its own parentheses: f((SELECT …)); for = ANY (…) write IN (…); for "
+     "ENUM(SELECT …) write LLM('…', x, labels => t) RETURNS ENUM"},
     {NULL, TK_ID, NULL, TK_DOT, NULL,
      "write a table name without a schema, a file name in single quotes"},
     {NULL, TK_CREATE, NULL, TK_ID, "TEMP",

@@ -82,9 +82,9 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
 static bool share_frame(const llm_call *a, const llm_call *b) {
     if (a->cue.n > 0 && b->cue.n > 0)
         return str_equal(a->instruction, b->instruction) && a->examples == b->examples &&
-               a->after == b->after;
+               a->after == b->after && a->shown_labels == b->shown_labels;
     return a->cue.n + b->cue.n == 0 && !a->examples && !b->examples && !a->after && !b->after &&
-           !a->goes_on && !b->goes_on;
+           !a->goes_on && !b->goes_on && !a->shown_labels && !b->shown_labels;
 }
 
 bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,

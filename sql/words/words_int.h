@@ -22,6 +22,19 @@ const function_info *table_function(void); /* generate_series, the only one */
 /* Returns the nearest name of a function that an expression can call, or NULL. */
 const char *function_nearest(str name);
 
+/* X(name, example of a value, help): the options of LLM(), written name => value after the fields. */
+/* clang-format off */
+#define SQL_LLM_OPTIONS(X)                                                                                                 \
+    X("after", "name", "goes on from the prompt and the answer of another call in the select list, or of LLM() in FROM")   \
+    X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
+    X("labels", "t", "the answers of RETURNS ENUM without a list: a table, view or (query) with a column label and perhaps description") \
+    X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
+    X("calibrate", "'auto'", "decide by each answer's probability divided by its prior: auto, off, batch or fresh")              \
+    X("max_tokens", "n", "the longest TEXT answer, in tokens")                                                             \
+    X("stop", "'text'", "a text that ends a TEXT answer and is not part of it; may be given several times")                \
+    X("temperature", "x", "sampling of a TEXT answer; 0 takes the likeliest token")
+/* clang-format on */
+
 /* X(name, signature, the call that it stands for, hint for wrong arguments): names of other systems
  * for common calls of LLM(). In the call, `prompt` is the first argument and `field` all others;
  * `text` and {text} are the first argument, {language} is the second; the arguments after the first are
