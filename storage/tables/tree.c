@@ -248,7 +248,9 @@ static bool is_safe_at(tree_cursor *c, MDB_val key, guard_sides sides) {
 /* Verifies a value in overflow pages, and removes the sums. */
 static int take_value(tree_cursor *c, MDB_val key, MDB_val *data) {
     page_guard *g = &c->txn->store->guard;
-    if (data->mv_size > g->inline_bytes && !guard_value(g, c->base, key, *data, SUM_HEAD))
+    /* A writer looks at the overflow pages of short values too, since LMDB may free them. */
+    bool may_overflow = c->txn->write || data->mv_size > g->inline_bytes;
+    if (may_overflow && !guard_value(g, c->base, key, *data, SUM_HEAD))
         return refuse(c->txn, c->tree);
     if (c->base->has_sums && !sum_payload(*data, data)) {
         g->fault = (guard_fault){.what = "has no checksum", .low = key, .of_value = true};

@@ -117,6 +117,39 @@ static void test_a_longer_run_of_pages(void **state) {
     store_close(s);
 }
 
+/* LMDB leaves a value that is made shorter in its transaction in its overflow pages. */
+static void test_a_short_value_in_overflow_pages(void **state) {
+    (void)state;
+    uint8_t *numbers[PEOPLE];
+    char text[TEXT + 1];
+    memset(text, 'a', TEXT);
+    text[TEXT] = 0;
+    remove_tree(database());
+    store *s = open_at(database());
+    txn *t = begin(s, true);
+    create_people(t);
+    for (int64_t id = 1; id <= 2; id++) {
+        value row[4] = {value_int(id), value_text(STR("short")), value_real(1), value_bool(true)};
+        add_person(t, value_int(id), text, 1);
+        OK(table_update(t, table_named(t, "people"), id, row, &e));
+    }
+    OK(txn_commit(t, &e));
+    t = begin(s, false);
+    OK(read_person(t, 1));
+    txn_abort(t);
+    store_close(s);
+    image m = map_image();
+    assert_int_equal(find_overflow_numbers(&m, numbers), 2);
+    m.bytes[page_load64(numbers[0]) * m.file.page_bytes + PAGE_HEADER + 12] ^= 1;
+    munmap(m.bytes, m.n);
+    s = open_at(database());
+    t = begin(s, false);
+    assert_int_equal(read_person(t, 1), ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "rowid 1 does not match its checksum"));
+    txn_abort(t);
+    store_close(s);
+}
+
 static void test_settings_of_the_main_tree(void **state) {
     (void)state;
     make_database();
@@ -229,6 +262,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_value_of_another_row),
         cmocka_unit_test(test_a_longer_run_of_pages),
+        cmocka_unit_test(test_a_short_value_in_overflow_pages),
         cmocka_unit_test(test_settings_of_the_main_tree),
         cmocka_unit_test(test_an_older_root),
         cmocka_unit_test(test_a_commit_without_changes),
