@@ -319,8 +319,7 @@ static bool print_reads(const plan_call_site *site, const char *before, buf *out
     return any;
 }
 
-/* Returns the number of calls on the longest chain of calls that read each other's answers. In a
- * recursion a call may read its own answers, which counts once. */
+/* Returns the number of calls on the longest chain of calls that read each other's answers. */
 static int reads_depth(const plan_call_site *const *sites, int ncalls, int *depth) {
     int most = 0;
     bool deeper = true;
@@ -330,10 +329,8 @@ static int reads_depth(const plan_call_site *const *sites, int ncalls, int *dept
             for (int f = 0; sites[c] && f < sites[c]->call->nfields; f++)
                 for (int i = 0; i < sites[c]->reads[f].n; i++) {
                     int of = sites[c]->reads[f].calls[i];
-                    if (of == c || depth[of] + 1 <= depth[c])
-                        continue;
-                    depth[c] = depth[of] + 1;
-                    deeper = true;
+                    deeper = deeper || depth[of] >= depth[c];
+                    depth[c] = BASE_MAX(depth[c], depth[of] + 1);
                 }
     }
     for (int c = 1; c <= ncalls; c++)

@@ -15,9 +15,8 @@ typedef struct answer_search {
     /* By column id: 0: it is not computed from an answer; otherwise the most different texts that its
      * values can have, or UNKNOWN. */
     uint32_t *texts;
-    bool *seen;        /* by number of a shared relation: visited in this round */
-    bool changed;      /* this round has found something */
-    const rel *rounds; /* the innermost REL_RECURSIVE whose right input is being visited, or NULL */
+    bool *seen;   /* by number of a shared relation: visited in this round */
+    bool changed; /* this round has found something */
 } answer_search;
 
 static uint32_t times(uint32_t a, uint32_t b) {
@@ -91,7 +90,8 @@ static uint32_t texts_of_answer(const rel *x, int id) {
     return 0;
 }
 
-/* Of a column whose values are those of a column of one input or of the other. */
+/* Of a column whose values are those of a column of one input or of the other. The recursive part of
+ * a REL_RECURSIVE has no calls. */
 static uint32_t texts_of_either(const answer_search *s, const rel *x, int at) {
     uint32_t left = s->texts[x->left->cols[at].id],
              right = x->right == NULL ? left : s->texts[x->right->cols[at].id];
@@ -114,10 +114,6 @@ static uint32_t texts_made(const answer_search *s, const rel *x, int at) {
     case REL_SETOP:
     case REL_RECURSIVE:
         return texts_of_either(s, x, at);
-    case REL_WORKING:
-        return s->rounds != NULL && s->rounds->recursive.number == x->working.number
-                   ? s->texts[s->rounds->cols[at].id]
-                   : 0;
     case REL_JOIN:
     case REL_APPLY:
         return id == x->join.mark_id && reads(s, x->join.predicate) ? UNKNOWN : 0;
@@ -143,11 +139,8 @@ static void visit(answer_search *s, const rel *x) {
         return;
     if (x->kind == REL_SHARED)
         s->seen[x->shared.number] = true;
-    const rel *outer = s->rounds;
     visit(s, x->left);
-    s->rounds = x->kind == REL_RECURSIVE ? x : outer;
     visit(s, x->right);
-    s->rounds = outer;
     note_calls(s, x);
     for (int i = 0; i < x->ncols; i++) {
         uint32_t texts = texts_made(s, x, i), *known = &s->texts[x->cols[i].id];
