@@ -338,6 +338,10 @@ static int assume_values(op *o, site_run *site, int f, const made_up *made, cons
     bool failed = eval_column(x, &view, s->scratch, &values, &ignored) != 0;
     for (int i = 0; i < count; i++) {
         value text, v = failed ? value_null() : column_get(&values, i);
+        if (v.type == TYPE_NULL && !failed && o->ctx->count_only) {
+            site->in->fields[f].state[ids[i]] = LATE_NULL;
+            continue;
+        }
         if (v.type == TYPE_NULL || value_cast(s->scratch, v, TYPE_TEXT, &text, &ignored) != 0)
             text = value_text(first_answer(o, x, made, rows[i]));
         set_text(o, site, f, ids[i], text.s, LATE_ASSUMED);
@@ -368,6 +372,22 @@ static int assume_field(op *o, site_run *site, int f, const made_up *made, err *
     return status ? status : arena_full_error(o->ctx->llm->kept, e);
 }
 
+/* Makes up the unknown values of a call site. If no answer will follow, rows whose fields are NULL
+ * whatever the answers are lose their input. */
+static int assume_site(op *o, site_run *site, const made_up *made, err *e) {
+    llm_inputs *in = site->in;
+    int status = 0;
+    for (int f = 0; f < in->nfields && status == 0; f++)
+        if (site->plan->late[f])
+            status = assume_field(o, site, f, made, e);
+    for (int64_t r = 0; r < in->rows && status == 0 && o->ctx->count_only; r++)
+        if (in->of_row[r] != NO_INPUT) {
+            in->resolved[in->of_row[r]] = resolution_of(site, in->of_row[r]);
+            drop_inputs(site, &r, 1);
+        }
+    return status;
+}
+
 int llm_late_assume(op *o, err *e) {
     llm_state *s = o->state;
     made_up *made = ARENA_ARRAY(o->mem, made_up, s->nsites + 1);
@@ -375,9 +395,8 @@ int llm_late_assume(op *o, err *e) {
     for (int i = 0; i < s->nsites; i++)
         made[i] = make_up(&s->sites[i], o->mem);
     for (int i = 0; i < s->nsites && status == 0; i++)
-        for (int f = 0; f < s->sites[i].plan->call->nfields && status == 0; f++)
-            if (s->sites[i].plan->late[f] && s->sites[i].leader == &s->sites[i])
-                status = assume_field(o, &s->sites[i], f, made, e);
+        if (s->sites[i].plan->nlate > 0 && s->sites[i].leader == &s->sites[i])
+            status = assume_site(o, &s->sites[i], made, e);
     return status;
 }
 

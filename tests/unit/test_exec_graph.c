@@ -584,10 +584,39 @@ static void test_comparing_changes_no_answer(void **state) {
     db_close(d);
 }
 
+static int depth_of(const exec_progress *p, const char *name) {
+    for (int i = 0; i < p->noperators; i++)
+        if (strcmp(p->operator_rows[i].name, name) == 0)
+            return p->operator_rows[i].depth;
+    fail_msg("no %s among %d operators", name, p->noperators);
+    return -1;
+}
+
+/* A call is below those that read it, beside those that it has nothing to do with. */
+static void test_the_view_indents_by_depth(void **state) {
+    (void)state;
+    db *d = open_reviews();
+    exec_progress p;
+    const batch *b;
+    err e;
+    stmt *s = db_submit(
+        d, STR("SELECT id FROM " SUMMED " WHERE " GOOD " AND LLM('Is it old?', review) = 'yes'"));
+    while (stmt_next(s, -1, &b, &e) == STMT_ROWS)
+        ;
+    stmt_progress(s, &p);
+    stmt_free(s);
+    assert_int_equal(depth_of(&p, "LLM#2"), 1); /* below its filter */
+    assert_int_equal(depth_of(&p, "LLM#1"), 2);
+    assert_int_equal(depth_of(&p, "LLM#3"), 1);
+    assert_int_equal(depth_of(&p, "scan reviews"), 3);
+    db_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_stacks_answer_as_tables_do),
                                        cmocka_unit_test(test_demand_reaches_every_call),
                                        cmocka_unit_test(test_prompts_do_not_depend_on_demand),
-                                       cmocka_unit_test(test_comparing_changes_no_answer)};
+                                       cmocka_unit_test(test_comparing_changes_no_answer),
+                                       cmocka_unit_test(test_the_view_indents_by_depth)};
     return cmocka_run_group_tests(tests, own_cache, remove_cache);
 }
