@@ -261,9 +261,7 @@ const function_info *sql_functions(size_t *count);
 typedef struct llm_option_info {
     const char *name, *example, *help;
 } llm_option_info;
-
 const llm_option_info *sql_llm_options(size_t *count);
-
 /* Returns all keywords, reserved and not, in upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
 /* Appends an identifier, quoted if it is a keyword, begins with a digit or has characters other

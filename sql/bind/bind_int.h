@@ -226,7 +226,7 @@ typedef struct binder {
     int ids_cap;
     list calls;                     /* of call_info* */
     list structs;                   /* of bound_struct* */
-    const struct call_chain *chain; /* chain.c */
+    const struct call_chain *chain; /* bind_llm.c */
     list *label_sets;               /* of label_set*: read so far, shared by all passes */
     list *uses;                     /* of call_uses*: shared by all passes */
     bool learned;                   /* this pass added to `uses` */
@@ -429,24 +429,6 @@ bool struct_field_lists(const llm_type *t); /* it lists answers: ENUM, BOOLEAN, 
 /* The type that RETURNS gives to the call, or to the column of a STRUCT that n is. */
 const llm_type *llm_given_type(const node *n);
 
-/* ---- chains of calls: chain.c ---------------------------------------------------------------- */
-
-/* The calls that are being bound, the innermost first. */
-typedef struct call_chain {
-    const node *node;
-    const struct call_chain *outer;
-} call_chain;
-
-/* The call whose prompt and answer another call goes on from. */
-typedef struct chained {
-    const llm_site *site; /* its site; NULL: the call begins anew */
-    expr *answer;         /* the column of its answer */
-    str name;             /* what the statement calls the answer */
-} chained;
-
-/* Finds the call that n goes on from, by its option after or in a STRUCT IN ORDER, and binds it. */
-int bind_after(binder *b, const node *n, chained *out);
-
 /* ---- LLM calls: bind_llm.c, llm_type.c ------------------------------------------------------- */
 
 /* Returns the LLM call of the select list whose alias is n, or NULL. */
@@ -456,8 +438,11 @@ step *asked_column(binder *b, const node *n);
 /* Binds a constant without LLM calls and subqueries; `what` names it in errors. Returns NULL with
  * an error. */
 expr *bind_constant(binder *b, const node *n, const char *what);
-/* Binds an option of a call. *examples: the value of the option examples, which is bound later. */
-int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples);
+/* Whether the option's value is a constant; else it is a name or a query. */
+bool option_is_constant(const llm_option *o);
+/* Gives the call an option; x is its bound value if that is a constant. *examples: the value of the
+ * option examples, which is bound later. */
+int bind_option(binder *b, const llm_option *o, expr *x, llm_call *call, const node **examples);
 /* Binds an LLM call; `used` as in bind_as. */
 expr *bind_llm(binder *b, const node *n, value_type used);
 /* Binds LLM_PROB() or LLM_MEAN(), written as n, of the column that the step answers. */

@@ -449,6 +449,124 @@ static void keep_inputs(binder *b, const node *n, fields *f) {
     list_add(b->mem, &b->structs, s);
 }
 
+/* ---- calls that go on from other calls ------------------------------------------------------- */
+
+/* A call that goes on from the prompt and the answer of another (option after, STRUCT IN ORDER) has
+ * that call's fields, its answer, and its own fields. So the prompt of a row is known wherever the
+ * call is asked, and what is true of fields computed from answers is true of it. A call never goes on
+ * from itself, directly or through others. */
+
+/* The calls that are being bound, the innermost first. */
+typedef struct call_chain {
+    const node *node;
+    const struct call_chain *outer;
+} call_chain;
+
+/* The call whose prompt and answer another call goes on from. */
+typedef struct chained {
+    const llm_site *site; /* its site; NULL: the call begins anew */
+    expr *answer;         /* the column of its answer */
+    str name;             /* what the statement calls the answer */
+} chained;
+
+/* Sets *out to the value of the option after; NULL: it is not given. */
+static int option_after(binder *b, const node *n, const node **out) {
+    *out = NULL;
+    for (int i = 0; i < n->options.n; i++) {
+        const llm_option *o = n->options.items[i];
+        if (!str_equal_nocase(o->name.name, STR("after")))
+            continue;
+        if (*out)
+            return fail_ident(b, o->name, "option after is given twice");
+        *out = o->value;
+    }
+    return 0;
+}
+
+/* Refuses options that only the call that begins the prompt can have. */
+static int check_options(binder *b, const node *n, str name) {
+    static const char *const firsts[] = {"examples", "model", "labels"};
+    for (int i = 0; i < n->options.n; i++) {
+        const llm_option *o = n->options.items[i];
+        for (size_t k = 0; k < BASE_COUNT(firsts); k++) {
+            if (!str_equal_nocase(o->name.name, str_from(firsts[k])))
+                continue;
+            fail_ident(b, o->name, "a call with the option after cannot have the option %s",
+                       firsts[k]);
+            err_hint(b->e, "drop it, or give it to the call \"%.*s\"",
+                     (int)BASE_MIN(name.n, (size_t)60), name.p);
+            return ERR_BIND;
+        }
+    }
+    return 0;
+}
+
+static bool is_being_bound(const binder *b, const node *n) {
+    for (const call_chain *c = b->chain; c; c = c->outer)
+        if (c->node == n)
+            return true;
+    return false;
+}
+
+static int refuse(binder *b, const node *after) {
+    fail_node(
+        b, after,
+        "after takes the name of an LLM call in the same select list, or a column of LLM() in "
+        "FROM");
+    const scope_column *c = after->kind == NODE_COLUMN ? scope_named(b, after) : NULL;
+    if (c && id_of(b, c->id)->call)
+        err_hint(b->e, "put both calls into one select list");
+    else
+        err_hint(b->e, "name the other call: LLM(…) AS mood, LLM('…', after => mood)");
+    return ERR_BIND;
+}
+
+/* Binds the call that is written as `call` in the select list. */
+static int bind_written(binder *b, const node *n, const node *call, chained *out) {
+    call_chain link = {n, b->chain};
+    b->chain = &link;
+    out->answer = bind_expr(b, call);
+    b->chain = link.outer;
+    if (!out->answer)
+        return (int)b->e->code;
+    out->site = lift_site_of(b->at.scope, b->at.lift, out->answer->column.id);
+    for (int f = 0; f < out->site->call->nfields; f++)
+        if (expr_is_volatile(out->site->args[f])) {
+            fail_node(b, n,
+                      "a call cannot go on from \"%.*s\", which has a field that is not "
+                      "deterministic",
+                      (int)BASE_MIN(out->name.n, (size_t)60), out->name.p);
+            err_hint(b->e, "compute the field in a subquery in FROM");
+            return ERR_BIND;
+        }
+    return 0;
+}
+
+/* Finds the call that n goes on from, and binds it. */
+static int bind_after(binder *b, const node *n, chained *out) {
+    const node *after, *call = n->previous;
+    *out = (chained){.site = NULL};
+    if (call) {
+        out->name = call->field->name.name;
+        return bind_written(b, n, call, out);
+    }
+    int status = option_after(b, n, &after);
+    if (status || !after)
+        return status;
+    call = named_call(b, after);
+    out->name = after->name.name;
+    if (call && (call == n || is_being_bound(b, call)))
+        return fail_node(b, after, "a call cannot go on from itself");
+    if (call)
+        return check_options(b, n, out->name) ? (int)b->e->code : bind_written(b, n, call, out);
+    step *s = asked_column(b, after);
+    if (!s)
+        return refuse(b, after);
+    out->site = &s->site;
+    out->answer = expr_column(b->mem, s->site.out_id, llm_call_type(s->site.call), out->name);
+    return check_options(b, n, out->name);
+}
+
 /* ---- the call -------------------------------------------------------------------------------- */
 
 static bool any_volatile(const fields *f) {
@@ -619,8 +737,12 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields **f, cons
         call->otherwise = n->on_error.otherwise->literal;
     if (!status)
         status = bind_inputs(b, n, call, f);
-    for (int i = 0; i < n->options.n && !status; i++)
-        status = bind_option(b, n->options.items[i], call, examples);
+    for (int i = 0; i < n->options.n && !status; i++) {
+        const llm_option *o = n->options.items[i];
+        expr *x = option_is_constant(o) ? bind_expr(b, o->value) : NULL;
+        status =
+            x || !option_is_constant(o) ? bind_option(b, o, x, call, examples) : (int)b->e->code;
+    }
     call->from_labels = call->from_labels && llm_is_open_enum(llm_given_type(n));
     if (n->field && !struct_field_lists(&n->field->type) && struct_has(n, struct_field_lists))
         call->calibrate_given = false;

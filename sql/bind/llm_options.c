@@ -2,17 +2,17 @@
  * llm_options.c - the options of an LLM call, written name => value.
  *
  * Only their form is checked here. What an option means for the call's fields, type and examples is
- * decided where these are bound (bind_llm.c, bind_labels.c, chain.c).
+ * decided where these are bound (bind_llm.c, bind_labels.c).
  */
 #include <string.h>
 
 #include "bind_int.h"
 #include "words/words_int.h"
 
-static int option_constant(binder *b, const llm_option *o, value_type type, value *out) {
-    expr *x = bind_expr(b, o->value);
+/* Converts x, the bound value of the option, to a constant of this type. */
+static int option_constant(binder *b, const llm_option *o, expr *x, value_type type, value *out) {
     const char *what = arena_printf(b->mem, "%.*s", (int)o->name.name.n, o->name.name.p);
-    if (!x || !(x = to_type_implicit(b, x, type, what)))
+    if (!(x = to_type_implicit(b, x, type, what)))
         return (int)b->e->code;
     if (x->kind != EXPR_LITERAL || expr_is_null(x))
         return fail_node(b, o->value, "%s must be a constant", what);
@@ -35,7 +35,7 @@ int fail_model(binder *b, ident name) {
     return ERR_BIND;
 }
 
-static int option_model(binder *b, const llm_option *o, llm_call *call) {
+static int option_model(binder *b, const llm_option *o, expr *x, llm_call *call) {
     const node *n = o->value;
     if (n->kind == NODE_COLUMN && !n->qualifier.name.n) {
         if (catalog_model(b->env->catalog, n->name.name)) {
@@ -45,7 +45,7 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
         return fail_model(b, n->name);
     }
     value v;
-    int status = option_constant(b, o, TYPE_TEXT, &v);
+    int status = option_constant(b, o, x, TYPE_TEXT, &v);
     if (!status && v.s.n == 0)
         return fail_node(b, n, "the name of a model cannot be empty");
     if (!status)
@@ -54,10 +54,10 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
 }
 
 /* Binds the option stop, which can be given several times. */
-static int option_stop(binder *b, const llm_option *o, llm_call *call) {
+static int option_stop(binder *b, const llm_option *o, expr *x, llm_call *call) {
     enum { MOST = 16 };
     value v;
-    int status = option_constant(b, o, TYPE_TEXT, &v);
+    int status = option_constant(b, o, x, TYPE_TEXT, &v);
     if (status)
         return status;
     if (v.s.n == 0)
@@ -70,11 +70,11 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     return 0;
 }
 
-static int option_calibrate(binder *b, const llm_option *o, llm_call *call) {
+static int option_calibrate(binder *b, const llm_option *o, expr *x, llm_call *call) {
     static const char *const words[] = {"auto", "off", "batch", "fresh"};
     BASE_COVERS(words, CALIBRATES);
     value v;
-    int status = option_constant(b, o, TYPE_TEXT, &v);
+    int status = option_constant(b, o, x, TYPE_TEXT, &v);
     if (status)
         return status;
     call->calibrate_given = true;
@@ -154,13 +154,23 @@ static int check_rows(binder *b, const llm_option *o) {
                      (int)o->name.name.n, o->name.name.p);
 }
 
-int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
+bool option_is_constant(const llm_option *o) {
+    static const char *const names[] = {"max_tokens", "temperature", "calibrate", "stop"};
+    for (size_t i = 0; i < BASE_COUNT(names); i++)
+        if (str_equal_nocase(o->name.name, str_from(names[i])))
+            return true;
+    const node *n = o->value;
+    return str_equal_nocase(o->name.name, STR("model")) &&
+           (n->kind != NODE_COLUMN || n->qualifier.name.n > 0);
+}
+
+int bind_option(binder *b, const llm_option *o, expr *x, llm_call *call, const node **examples) {
     value v;
     int status = option_once(b, o, call, *examples);
     if (status)
         return status;
     if (str_equal_nocase(o->name.name, STR("max_tokens"))) {
-        if ((status = option_constant(b, o, TYPE_INTEGER, &v)) != 0)
+        if ((status = option_constant(b, o, x, TYPE_INTEGER, &v)) != 0)
             return status;
         if (v.i < 1 || v.i > 1000000)
             return fail_node(b, o->value, "max_tokens must be between 1 and 1,000,000");
@@ -168,7 +178,7 @@ int bind_option(binder *b, const llm_option *o, llm_call *call, const node **exa
         return 0;
     }
     if (str_equal_nocase(o->name.name, STR("temperature"))) {
-        if ((status = option_constant(b, o, TYPE_REAL, &v)) != 0)
+        if ((status = option_constant(b, o, x, TYPE_REAL, &v)) != 0)
             return status;
         if (!(v.r >= 0 && v.r <= 100))
             return fail_node(b, o->value, "temperature must be between 0 and 100");
@@ -176,11 +186,11 @@ int bind_option(binder *b, const llm_option *o, llm_call *call, const node **exa
         return 0;
     }
     if (str_equal_nocase(o->name.name, STR("calibrate")))
-        return option_calibrate(b, o, call);
+        return option_calibrate(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("stop")))
-        return option_stop(b, o, call);
+        return option_stop(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("model")))
-        return option_model(b, o, call);
+        return option_model(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("after"))) /* bind_after */
         return 0;
     if (str_equal_nocase(o->name.name, STR("examples"))) {

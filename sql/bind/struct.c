@@ -3,7 +3,7 @@
  * options, that differ in the line before the answer (the cue) and in the type.
  *
  * Invariant: what is asked for a column does not depend on the other columns, except that IN ORDER a
- * column goes on from the prompt and answer of the one before it (chain.c).
+ * column goes on from the prompt and answer of the one before it.
  */
 #include <string.h>
 
