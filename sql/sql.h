@@ -466,10 +466,10 @@ void llm_prob_print(const llm_call *call, int literal, buf *out);
 int llm_call_max_tokens(const settings *s, const llm_call *call);
 
 /* True if the prompts of two calls about a row can share a prefix that ends with the row: the calls
- * have the same model, field names and values, and either both have cues, the same instruction,
- * examples and labels, and go on from the same call, if from any, so that only their cues differ; or neither
- * has a cue, examples or labels, goes on from a call, or is gone on from, so that the row can come before the
- * instruction. */
+ * have the same model, field names and values. And either both have cues, and their instruction,
+ * examples, labels and the call that they go on from are the same, so that only their cues differ.
+ * Or neither has a cue, examples or labels, goes on from a call or is gone on from, so that the row
+ * can come before the instruction. */
 bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call *b,
                          expr *const *b_args);
 /* Parses a field_order setting such as 'a, r.b' into order[nfields], which is always a permutation:
@@ -894,16 +894,15 @@ typedef struct bind_env {
     const catalog *catalog;
     const settings *settings;
     const rel_column *(*system_table)(void *ctx, str name, int *ncols); /* NULL: no such table */
-    void *ctx;                                                          /* passed to system_table */
+    void *ctx; /* passed to system_table and rows */
     /* nvariables pairs of name and value; :name is replaced by its value as a literal */
     str *variables;
     int nvariables;
     const atomic_bool *cancel; /* true aborts reading the first records of a pipe; may be NULL */
     /* Runs a query without LLM calls in the statement's transaction; copies its first `most` rows
      * to out[*rows * columns] in `a`. NULL: not now; the answers of labels => are then unknown. */
-    int (*rows)(void *rows_ctx, const sql_stmt *query, int64_t most, arena *a, value **out,
+    int (*rows)(void *ctx, const sql_stmt *query, int64_t most, arena *a, value **out,
                 int64_t *rows, err *e);
-    void *rows_ctx;
 } bind_env;
 
 /* Finds the end of the first statement in `text`: *length is its length in bytes, the `;` included.

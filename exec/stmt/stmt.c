@@ -175,12 +175,11 @@ int stmt_prepare(stmt *s, bool write, err *e) {
         .catalog = c,
         .settings = stmt_settings(s),
         .system_table = system_table_columns,
-        .ctx = d,
+        .ctx = s,
         .variables = d->variables,
         .nvariables = d->nvariables,
         .cancel = &s->cancel,
         .rows = stmt_rows,
-        .rows_ctx = s,
     };
     status = sql_bind(&s->tree, &env, s->mem, &s->bound, e);
     s->ctx.stmt = s->bound = status ? NULL : s->bound;

@@ -111,8 +111,7 @@ static int read_rows(binder *b, const node *n, const sql_stmt *source, label_set
     int64_t rows;
     if (!b->env->rows)
         return 0;
-    int status =
-        b->env->rows(b->env->rows_ctx, source, MAX_LABELS + 1, b->mem, &cells, &rows, b->e);
+    int status = b->env->rows(b->env->ctx, source, MAX_LABELS + 1, b->mem, &cells, &rows, b->e);
     if (status)
         return status;
     if (rows > MAX_LABELS) {

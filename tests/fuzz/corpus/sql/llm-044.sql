@@ -1,1 +1,1 @@
-SELECT LLM('Is {t} kind?', t) RETURNS ENUM('a', 'b') AS x, LLM('Why?', u, after => x) AS y, LLM('Read', t) RETURNS STRUCT(a TEXT, b BOOLEAN 'c') IN ORDER FROM t
+WITH k AS (SELECT title AS label FROM movies) SELECT LLM('Which?', review, labels => k, examples => (SELECT 'a' AS review, 'b' AS answer)) RETURNS ENUM AS x, LLM_PROB(x, 'b') FROM reviews WHERE LLM('Which?', review, labels => (SELECT title AS label, synopsis AS description FROM movies ORDER BY id)) RETURNS ENUM = 'c'
