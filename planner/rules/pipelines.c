@@ -11,15 +11,23 @@ static void add_answers(id_set *ids, const rel *llm) {
         id_set_add_answers(ids, &llm->llm.sites[i]);
 }
 
-/* Whether the calls of `llm` cannot be in the same pipeline as the calls below it whose `answers`
+static bool has_volatile_guard(const rel *llm) {
+    for (int i = 0; i < llm->llm.nsites; i++)
+        if (llm->llm.sites[i].guard && expr_is_volatile(llm->llm.sites[i].guard))
+            return true;
+    return false;
+}
+
+/* Whether the calls of `llm` cannot be in the same pipeline as the calls of `below` whose `answers`
  * they read: a calibrated call needs the texts of all its inputs before the first row is asked about,
- * and which rows share an input is not known if the field is volatile. */
-static bool needs_all(const rel *llm, const id_set *answers) {
+ * and which rows share an input is not known if it depends on volatile values. */
+static bool needs_all(const rel *llm, const rel *below, const id_set *answers) {
+    bool unknown = has_volatile_guard(below);
     for (int i = 0; i < llm->llm.nsites; i++) {
         const llm_site *site = &llm->llm.sites[i];
         for (int f = 0; f < site->call->nfields; f++)
             if (expr_touches(site->args[f], answers) &&
-                (llm_call_is_calibrated(site->call) || expr_is_volatile(site->args[f])))
+                (unknown || llm_call_is_calibrated(site->call) || expr_is_volatile(site->args[f])))
                 return true;
     }
     return false;
@@ -38,7 +46,7 @@ static rel *chain_base(rule_ctx *r, rel *top, int *nstages) {
         id_set answers = id_set_new(r->mem);
         add_answers(&answers, x);
         for (int i = 0; i < n; i++)
-            if (needs_all(llm[i], &answers)) {
+            if (needs_all(llm[i], x, &answers)) {
                 *nstages = n;
                 return base;
             }
