@@ -1,6 +1,6 @@
 /*
  * llm.h - the inference engine's public interface: prompts in, as lists of token spans; answers
- * out, as events.
+ * out, as events. An engine of an embedding model takes texts instead and makes vectors.
  *
  *   llm_engine    immutable: weights, tokenizer, threads; shared by sessions and threads
  *   llm_session   mutable: request queue, prefix tree, KV blocks, statistics; used by one thread at
@@ -15,8 +15,8 @@
  *
  * Invariant: an answer is a function of (engine fingerprint, prompt tokens, guide, sampling), bit
  * for bit. Other requests, their order, the number of threads and the source of KV (computed, in
- * memory, from the store) do not change it; gpu/README.md says how that is ensured. The engine
- * knows nothing of SQL and includes no header of another room except those of storage/base.
+ * memory, from the store) do not change it; gpu/README.md says how that is ensured. A vector is in
+ * the same way a function of (engine fingerprint, text). The engine knows nothing of SQL and includes no header of another room except those of storage/base.
  */
 #ifndef KVASIR_LLM_H
 #define KVASIR_LLM_H
@@ -80,6 +80,10 @@ typedef struct llm_model_info {
     uint64_t file_bytes;
     uint64_t weight_bytes; /* size of the packed weights in memory */
     int layers, width, heads, kv_heads, head_dim, ffn, vocab, context;
+    bool generates; /* the model answers prompts; otherwise llm_session_new fails */
+    int embedding;  /* number of dimensions of a text's vector; 0: llm_embed fails */
+    /* what the vector is made from: "mean", "first token", "last token"; NULL: no vectors */
+    const char *pooling;
     size_t kv_bytes_per_token;
     int kv_block_tokens;
     size_t kv_memory_bytes; /* a session's default KV memory on the device */
@@ -162,6 +166,30 @@ llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool p
 /* Appends the text of the tokens. Control tokens are left out unless `special`. */
 void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special,
                     buf *out);
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+typedef struct llm_embed_options {
+    /* called after each pass, on the caller's thread, with the indexes of the texts whose vectors
+     * are now complete; may be NULL */
+    void (*done)(void *ctx, const size_t *texts, size_t count);
+    void *ctx;                 /* first argument of `done` */
+    int pass_tokens;           /* maximum number of tokens in a pass; 0: by the device's speed */
+    const atomic_bool *cancel; /* polled once per pass, and while weights are read; may be NULL */
+} llm_embed_options;
+
+/* Makes the vector of each text: out[i], [info.embedding] numbers of length 1 (all 0 if the model's
+ * states are). A text that is longer than the model's context loses its end and is counted as
+ * truncated. Names of control tokens in a text are plain text. Needs memory for the tokens of all
+ * texts and for the states of one pass. `figures`, unless NULL: requests, done, prompt_tokens,
+ * computed_tokens, truncated, passes, prefill_ms and load_ms are added to it. ERR_UNSUPPORTED: the
+ * model generates text. ERR_LIMIT: a text has no token. ERR_CANCELLED: the vectors that `done`
+ * named are complete. Thread-safe. */
+int llm_embed(llm_engine *engine, const str *texts, size_t count, float *const *out,
+              const llm_embed_options *options, llm_figures *figures, err *e);
+/* Returns the number of tokens that llm_embed would compute for the text. *truncated, unless NULL:
+ * the text is longer than the context. Thread-safe. */
+size_t llm_embed_tokens(const llm_engine *engine, str text, bool *truncated);
 
 /* ---- constraints ----------------------------------------------------------------------------- */
 
@@ -295,7 +323,8 @@ typedef struct llm_memory {
     int live_sequences;
 } llm_memory;
 
-/* Creates a session. ERR_LIMIT: kv_memory_bytes is too small for this model. */
+/* Creates a session. ERR_LIMIT: kv_memory_bytes is too small for this model. ERR_UNSUPPORTED: the
+ * model makes embeddings only. */
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e);
 void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered requests */

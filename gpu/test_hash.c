@@ -1,12 +1,14 @@
 /*
- * test_hash.c - the backend "test:hash": answers without a model, for tests.
+ * test_hash.c - the backend "test:hash": answers and vectors without a model, for tests.
  *
  * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so it
  * does not depend on the order of fields, on the batch or on the cache. Tokens are runs of up to
  * three bytes of a word and can be decoded to text. Scheduling, reuse and statistics work as with a
- * real model. "test:hash:slow" sleeps 20 ms per answer, so that a test can interrupt it.
+ * real model. A vector is the sum of hashes of the text's words, so texts with words in common are near
+ * each other. "test:hash:slow" sleeps 20 ms per answer or vector, so that a test can interrupt it.
  */
 #ifdef KVASIR_TEST_MODELS
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +24,8 @@ enum {
     TEST_BOS = 1,
     TEST_VOCAB = 4 << 24,
     TEST_CONTEXT = 8192,
-    TEST_KV_BYTES = 1024
+    TEST_KV_BYTES = 1024,
+    TEST_EMBEDDING = 16
 };
 
 static int test_open(llm_engine *engine, const llm_engine_options *options, err *e) {
@@ -37,6 +40,9 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->default_format = LLM_FORMAT_COMPLETION;
     info->vocab = TEST_VOCAB;
     info->context = TEST_CONTEXT;
+    info->generates = true;
+    info->embedding = TEST_EMBEDDING;
+    info->pooling = "hash";
     /* the next four are only displayed */
     info->attention = options->attention;
     info->sink_tokens = options->sink_tokens;
@@ -193,6 +199,33 @@ static void test_answer(llm_engine *engine, const backend_question *q, backend_a
     }
 }
 
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+static void word_add(const char *word, size_t n, float *vector) {
+    uint64_t h = hash64(word, n, 11);
+    for (int d = 0; n > 0 && d < TEST_EMBEDDING; d++)
+        vector[d] += (h >> d) & 1 ? 1.0f : -1.0f;
+}
+
+static void test_embed(llm_engine *engine, str text, float *vector) {
+    if (strstr(engine->info.path, ":slow") != NULL)
+        usleep(20000);
+    memset(vector, 0, sizeof *vector * TEST_EMBEDDING);
+    vector[0] = 0.5f; /* no text has a vector of zeros */
+    size_t from = 0;
+    for (size_t at = 0; at <= text.n; at++) {
+        if (at == text.n || byte_class(text.p[at]) > 2) {
+            word_add(text.p + from, at - from, vector);
+            from = at + 1;
+        }
+    }
+    float square = 0;
+    for (int d = 0; d < TEST_EMBEDDING; d++)
+        square += vector[d] * vector[d];
+    for (int d = 0; d < TEST_EMBEDDING; d++)
+        vector[d] /= sqrtf(square);
+}
+
 const llm_backend backend_test = {
     .name = "test",
     .pass_tokens = 1024,
@@ -202,6 +235,7 @@ const llm_backend backend_test = {
     .encode = test_encode,
     .decode = test_decode,
     .answer = test_answer,
+    .embed = test_embed,
 };
 #else
 typedef int test_hash_is_not_built; /* ISO C requires a declaration in a file */

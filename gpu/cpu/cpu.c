@@ -178,6 +178,11 @@ static void rates_guess(llm_engine *engine, cpu_state *s) {
 
 static int kv_choose(llm_engine *engine, cpu_state *s, const llm_engine_options *options, err *e) {
     llm_model_info *info = &engine->info;
+    /* an embedding model keeps no KV: its type and the form of attention are no choices */
+    if (engine->config.pooling != POOL_NONE) {
+        info->kv_dtype = s->kv_dtype = s->wide == GEMM_BF16 ? LLM_KV_BF16 : LLM_KV_F32;
+        return 0;
+    }
     info->attention = options->attention;
     info->kv_dtype = s->kv_dtype = options->kv_dtype;
     if (options->attention == LLM_ATTENTION_FULL)
@@ -223,6 +228,12 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s) {
     s->k->rms_norm(in, NULL, 1e-5f, 64, out + 64);
     s->k->swiglu(in, in, 64, out + 128);
     buf_append(&b, out, sizeof out);
+    if (c->pooling != POOL_NONE) {
+        s->k->layer_norm(in, in, in, 1e-5f, 64, out);
+        s->k->gelu(in, NULL, 64, out + 64);
+        buf_append(&b, out, sizeof(float) * 128);
+        buf_printf(&b, "vector %d version 1", (int)c->pooling);
+    }
     hash128 h = hash_128(b.p, b.n);
     buf_free(&b);
     return h;
@@ -263,7 +274,7 @@ static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found,
                         const atomic_bool *cancel, err *e) {
     const model_config *c = &engine->config;
     hash128 before = identity_stamp(engine->file);
-    if (!s->model.begun && s->wide == GEMM_BF16)
+    if (!s->model.begun && s->wide == GEMM_BF16 && c->pooling == POOL_NONE)
         s->model.screen = head_screen_new(s->k, c->vocab, c->n_embd);
     pool_let_cancel(s->threads, cancel);
     int code = model_load(&s->model, s->threads, &found->digest, e);
@@ -319,9 +330,6 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
             "heads of %d dimensions are not supported: the CPU backend needs a multiple of 4",
             engine->config.head_dim);
     }
-    int code = kv_choose(engine, s, options, e);
-    if (code != 0)
-        return code;
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
     /* rates measured by a debug or sanitizer build must not be used by other builds */
     snprintf(s->machine, sizeof s->machine, "%s %s " BUILD_KIND, s->k->name,
@@ -329,7 +337,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     s->cache_dir = mem_strdup(options->cache_dir);
     s->threads = pool_new(engine->info.threads);
     pool_let_cancel(s->threads, options->cancel);
-    code = engine_file_identify(engine, s->cache_dir, s->threads, e);
+    int code = engine_file_identify(engine, s->cache_dir, s->threads, e);
     pool_let_cancel(s->threads, NULL);
     if (code != 0)
         return code;
@@ -339,6 +347,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     engine->info.default_format =
         facts.chat != 0 && engine->chat != NULL ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
     code = precision_choose(engine, s, options, &facts, e);
+    code = code != 0 ? code : kv_choose(engine, s, options, e);
     s->k = kernels_choose(engine->config.head_dim, s->wide == GEMM_BF16);
     code = code != 0 ? code : gemm_new(s->threads, s->wide, &s->g, e);
     model_types types = types_of(s);

@@ -5,7 +5,7 @@
  * rows whose tables have the same block attend to it together, as one unit, so a shared prefix is
  * read once per task. Invariant: a query processes its blocks in order of position, each as a unit
  * of 32 keys; keys that the query does not see are masked. Which units a query processes depends
- * only on its position, so its bits do not depend on which rows share the task.
+ * only on its position and its text, so its bits do not depend on which rows share the task.
  *
  * Streaming attention (StreamingLLM): a query at position p sees the first `sinks` keys and the
  * last `window` keys. Keys keep their rotation. Sinks are scored with a second q, rotated for the
@@ -40,22 +40,29 @@ typedef struct attend_sight {
     bool streams;
     int sinks, window; /* cpu_state.sinks and .window */
     int layer_window;  /* model_layer.window */
+    bool both_ways;    /* model_config.both_ways */
 } attend_sight;
 
 static attend_sight sight_of(const cpu_work *w) {
     return (attend_sight){.streams = cpu_layer_streams(w),
                           .sinks = w->s->sinks,
                           .window = w->s->window,
-                          .layer_window = w->s->model.layers[w->layer].window};
+                          .layer_window = w->s->model.layers[w->layer].window,
+                          .both_ways = w->engine->config.both_ways};
 }
 
-static inline key_range keys_of(const attend_sight *s, int position, int b, key_part part) {
+/* Returns the keys of block b that a row sees. */
+static inline key_range keys_of(const cpu_work *w, const attend_sight *s, int row, int b,
+                                key_part part) {
     int first = b * LLM_BLOCK_TOKENS;
     int window = part == KEYS_WINDOW ? s->window : s->layer_window;
-    int from = 0, end = position + 1;
-    if (part == KEYS_SINKS)
+    int from = 0, end = w->ends[row];
+    if (part == KEYS_SINKS) {
         end = BASE_MIN(end, s->sinks);
-    else if (window > 0)
+    } else if (window > 0 && s->both_ways) {
+        from = BASE_MAX(w->rows[row].position - window / 2, 0);
+        end = BASE_MIN(end, w->rows[row].position + window / 2 + 1);
+    } else if (window > 0)
         from = BASE_MAX(end - window, part == KEYS_WINDOW ? s->sinks : 0);
     return (key_range){BASE_MAX(from - first, 0), BASE_MIN(end - first, LLM_BLOCK_TOKENS)};
 }
@@ -79,7 +86,7 @@ typedef struct attend_walk {
 } attend_walk;
 
 static inline bool walk_sees(const cpu_work *w, const attend_walk *k, int i) {
-    key_range r = keys_of(&k->sight, w->rows[k->base + i].position, k->at.b, k->at.part);
+    key_range r = keys_of(w, &k->sight, k->base + i, k->at.b, k->at.part);
     return r.low < r.high;
 }
 
@@ -113,7 +120,7 @@ static bool walk_next(const cpu_work *w, attend_walk *k) {
 static attend_walk walk_start(const cpu_work *w, int base, int rows) {
     attend_walk k = {.base = base, .rows = rows, .sight = sight_of(w)};
     for (int i = 0; i < rows; i++)
-        k.blocks = BASE_MAX(k.blocks, w->rows[base + i].position / LLM_BLOCK_TOKENS + 1);
+        k.blocks = BASE_MAX(k.blocks, (w->ends[base + i] - 1) / LLM_BLOCK_TOKENS + 1);
     k.at = (attend_run){.from = rows, .to = rows, .b = -1, .part = KEYS_ALL};
     return k;
 }
@@ -140,8 +147,7 @@ static attend_ahead prefetch_take(const cpu_work *w, attend_prefetcher *a, int k
     const attend_run *r = &a->walk.at;
     int keys = 0;
     for (int i = r->from; i < r->to; i++) {
-        key_range range =
-            keys_of(&a->walk.sight, w->rows[a->walk.base + i].position, r->b, r->part);
+        key_range range = keys_of(w, &a->walk.sight, a->walk.base + i, r->b, r->part);
         keys = BASE_MAX(keys, range.high);
     }
     attend_ahead out =
@@ -203,7 +209,7 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
     int d = c->head_dim, group = c->n_heads / c->n_kv_heads;
     bool whole = true;
     for (int i = run->from; i < run->to; i++) {
-        key_range r = keys_of(&walk->sight, rows[i].position, run->b, run->part);
+        key_range r = keys_of(w, &walk->sight, walk->base + i, run->b, run->part);
         if (r.low == all_keys.low && r.high == all_keys.high)
             continue;
         keys_set_visible(s, i, group, r);

@@ -17,12 +17,26 @@
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* Computes a = norm(x) and stores it as an operand of the type. */
-static void norm_rows(cpu_work *w, tile_range t, const float *weight, gemm_type type, int worker) {
+void cpu_norm(const cpu_work *w, const float *x, const float *weight, const float *bias,
+              float *out) {
+    const model_config *c = &w->engine->config;
+    if (bias != NULL)
+        w->s->k->layer_norm(x, weight, bias, c->eps, c->n_embd, out);
+    else
+        w->s->k->rms_norm(x, weight, c->eps, c->n_embd, out);
+}
+
+/* Computes a = norm(x), or with a layer norm x = norm(x) and a = x, and stores a as an operand of the
+ * type. */
+static void norm_rows(cpu_work *w, tile_range t, const float *weight, const float *bias,
+                      gemm_type type, int worker) {
     int n = w->engine->config.n_embd;
     float *scratch = cpu_scratch_of(w, worker);
     for (int i = t.first; i < t.first + t.rows; i++) {
-        w->s->k->rms_norm(w->x + (size_t)i * (size_t)n, weight, w->engine->config.eps, n, scratch);
+        float *x = w->x + (size_t)i * (size_t)n;
+        cpu_norm(w, x, weight, bias, scratch);
+        if (bias != NULL)
+            memcpy(x, scratch, sizeof *x * (size_t)n);
         cpu_operand_store(w, type, scratch, n, cpu_row_of(w->a, type, i, n));
     }
 }
@@ -83,15 +97,20 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.rows,
                                 cpu_row_of(w->a, layer->gate_up.type, t.first, c->n_embd));
     gemm_type type = layer->down.type;
-    int half = p->n / 2;
+    /* number of columns of the part's activations, and the first */
+    int columns = c->ungated ? p->n : p->n / 2, first = c->ungated ? p->first : p->first / 2;
     float *scratch = cpu_scratch_of(w, worker);
     void (*act)(const float *, const float *, int, float *) =
         c->activation == FFN_SILU ? w->s->k->swiglu : w->s->k->geglu;
+    const float *bias = layer->up_bias != NULL ? layer->up_bias + p->first : NULL;
     for (int i = 0; i < t.rows; i++) {
         const float *row = out + (size_t)i * (size_t)p->n;
-        act(row, row + half, half, scratch);
+        if (c->ungated)
+            w->s->k->gelu(row, bias, columns, scratch);
+        else
+            act(row, row + columns, columns, scratch);
         char *to = cpu_row_of(w->h, type, t.first + i, c->ffn);
-        cpu_operand_store(w, type, scratch, half, to + gemm_row_bytes(type, p->first / 2));
+        cpu_operand_store(w, type, scratch, columns, to + gemm_row_bytes(type, first));
     }
 }
 
@@ -129,7 +148,7 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
     const model_layer *layer = &w->s->model.layers[w->layer];
     switch (s) {
     case STAGE_ATTN_NORM:
-        norm_rows(w, t, layer->attn_norm, layer->qkv.type, worker);
+        norm_rows(w, t, layer->attn_norm, layer->attn_norm_bias, layer->qkv.type, worker);
         break;
     case STAGE_QKV:
         stage_qkv(w, t, part, worker);
@@ -143,13 +162,14 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
         break;
     case STAGE_FFN_NORM:
         post_norm_rows(w, t, layer->post_attn_norm, worker);
-        norm_rows(w, t, layer->ffn_norm, layer->gate_up.type, worker);
+        norm_rows(w, t, layer->ffn_norm, layer->ffn_norm_bias, layer->gate_up.type, worker);
         break;
     case STAGE_GATE_UP:
         stage_gate_up(w, t, part, worker);
         break;
     case STAGE_DOWN:
-        stage_add(w, t, &layer->down, part, worker, w->h, NULL, layer->post_ffn_norm != NULL);
+        stage_add(w, t, &layer->down, part, worker, w->h, layer->down_bias,
+                  layer->post_ffn_norm != NULL);
         break;
     case STAGE_END:
         post_norm_rows(w, t, layer->post_ffn_norm, worker);
@@ -237,11 +257,11 @@ static void angles_fill(const cpu_work *w, int set, int position, float *out) {
 }
 
 static void embed_task(void *ctx, int task, int worker) {
-    (void)worker;
     cpu_work *w = ctx;
     const model_config *c = &w->engine->config;
     int position = w->rows[task].position, sink = BASE_MIN(position, w->s->sinks + w->s->window);
-    model_embed(&w->s->model, w->rows[task].token, w->x + (size_t)task * (size_t)c->n_embd);
+    model_embed(&w->s->model, w->rows[task].token, position, cpu_scratch_of(w, worker),
+                w->x + (size_t)task * (size_t)c->n_embd);
     for (int set = 0; set < ANGLES_SETS; set++) {
         if (w->angles[set] != NULL) {
             angles_fill(w, set, set & ANGLES_SINK ? sink : position,
@@ -250,8 +270,16 @@ static void embed_task(void *ctx, int task, int worker) {
     }
 }
 
+/* Lists the rows that are needed after the last layer's keys. */
 static void wanted_rows(cpu_work *w) {
     w->nwanted = 0;
+    for (int i = 0; i < w->p->npools; i++) {
+        const pass_pool *text = &w->p->pools[i];
+        model_pooling kind = w->engine->config.pooling;
+        int first = kind == POOL_LAST ? text->first + text->count - 1 : text->first;
+        for (int j = 0; j < (kind == POOL_MEAN ? text->count : 1); j++)
+            w->wanted[w->nwanted++] = first + j;
+    }
     for (int i = 0; i < w->p->nwants; i++) {
         int row = w->p->wants[i].row;
         if (w->nwanted == 0 || w->wanted[w->nwanted - 1] != row)
@@ -262,6 +290,15 @@ static void wanted_rows(cpu_work *w) {
 static void row_move(float *base, int from, int to, size_t columns) {
     if (base != NULL)
         memcpy(base + (size_t)to * columns, base + (size_t)from * columns, sizeof *base * columns);
+}
+
+/* Sets how many keys each row may see: up to its own, or those of its whole text. */
+static void ends_fill(cpu_work *w) {
+    for (int i = 0; i < w->nrows; i++)
+        w->ends[i] = w->rows[i].position + 1;
+    for (int i = 0; i < w->p->npools && w->engine->config.both_ways; i++)
+        for (int j = 0; j < w->p->pools[i].count; j++)
+            w->ends[w->p->pools[i].first + j] = w->p->pools[i].count;
 }
 
 /* Moves the wanted rows to the front; only these rows are computed from here on. */
@@ -276,6 +313,7 @@ static void rows_compact(cpu_work *w) {
         for (int set = 0; set < ANGLES_SETS; set++)
             row_move(w->angles[set], from, i, (size_t)c->rope_dims);
         w->rows[i] = w->rows[from];
+        w->ends[i] = w->ends[from];
     }
     w->nrows = w->nwanted;
 }
@@ -324,14 +362,17 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     w->p = p;
     w->nrows = p->nrows;
     memcpy(w->rows, p->rows, sizeof *p->rows * (size_t)p->nrows);
-    wants_reserve(w, p->nwants);
+    wants_reserve(w, BASE_MAX(p->nwants, p->npools > 0 ? p->nrows : 0));
     wanted_rows(w);
+    ends_fill(w);
     w->store_keys_on_attention = cpu_rows_are_independent(w);
     pool_run(w->s->threads, w->nrows, embed_task, w);
     int layers = engine->config.n_layers;
     for (w->layer = 0; w->layer < layers; w->layer++)
         layer_run(w, w->layer == layers - 1);
-    if (w->nwanted > 0)
+    if (p->npools > 0)
+        cpu_pool_run(w);
+    else if (w->nwanted > 0)
         cpu_head_run(w);
     pool_unlock(w->s->threads);
     return 0;
@@ -431,9 +472,10 @@ static bool buffers_new(cpu_work *w) {
     w->h = aligned_zero(rows * h);
     w->norm_scratch =
         aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
-    bool more = true, streams = w->s->window > 0;
+    w->dense = aligned_zero(workers * (size_t)c->dense * sizeof(float));
+    bool more = w->dense != NULL, streams = w->s->window > 0;
     if (c->post_norm)
-        more = (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
+        more = more && (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
     for (int set = 0; set < ANGLES_SETS; set++) {
         if ((streams || !(set & ANGLES_SINK)) && (w->s->two_ropes || !(set & ANGLES_LOCAL))) {
             w->angles[set] = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
@@ -486,6 +528,7 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
     if (w->kv != NULL)
         madvise(w->kv, w->kv_bytes, MADV_HUGEPAGE);
     w->rows = mem_alloc(sizeof *w->rows * (size_t)w->rows_cap);
+    w->ends = mem_alloc(sizeof *w->ends * (size_t)w->rows_cap);
     w->written = mem_zalloc((size_t)BASE_MAX(size->blocks, 1));
     bool scratch = attend_scratch_new(w);
     if (!scratch || !buffers_new(w) || w->kv == NULL) {
@@ -527,12 +570,14 @@ void cpu_work_free(llm_engine *engine, void *work) {
                    w->angles[3],
                    w->attend,
                    w->rows,
+                   w->ends,
                    w->wanted,
                    w->want_rows,
                    w->whole,
                    w->tops,
                    w->written,
                    w->norm_scratch,
+                   w->dense,
                    w};
     for (size_t j = 0; j < BASE_COUNT(all); j++)
         free(all[j]);

@@ -22,7 +22,7 @@ static void final_norm_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     int n = w->engine->config.n_embd;
     float *x = w->x + (size_t)task * (size_t)n, *scratch = cpu_scratch_of(w, worker);
-    w->s->k->rms_norm(x, w->s->model.final_norm, w->engine->config.eps, n, scratch);
+    cpu_norm(w, x, w->s->model.final_norm, NULL, scratch);
     memcpy(x, scratch, sizeof(float) * (size_t)n);
 }
 

@@ -76,7 +76,7 @@ static bool blocks_mark(const cpu_work *w) {
 
 bool cpu_rows_are_independent(const cpu_work *w) {
     enum { MANY = 256 }; /* a larger pass contains new prompts, whose rows attend to each other */
-    if (w->nrows > MANY || w->p->ncopies > 0 || w->nwanted < w->nrows)
+    if (w->nrows > MANY || w->p->ncopies > 0 || w->p->npools > 0 || w->nwanted < w->nrows)
         return false;
     bool independent = blocks_mark(w);
     for (int i = 0; independent && i < w->nrows; i++) {

@@ -11,6 +11,8 @@
  *   h    A   [rows, ffn]             the feed-forward activations
  *   y    f32 [rows, width]           a branch's output; only for models that norm it before the sum
  *
+ * In models with layer norms (model_config.layer_norm) a normed state replaces the state in x.
+ *
  * cpu_kv.c defines the layout of KV blocks. Slots that are not written yet hold zeros or old
  * values, which are finite; attention masks them.
  */
@@ -70,7 +72,8 @@ typedef struct kv_layout {
     size_t head;   /* size of K or V of one head in a layer */
     size_t scales; /* offset of the scales in a layer */
     size_t layer;  /* size of a layer */
-    size_t block;  /* size of a block */
+    size_t next;  /* distance of two layers; 0 in an embedding model, whose blocks have one layer */
+    size_t block; /* size of a block */
 } kv_layout;
 
 /* Flags whose sum is the number of a set of rope angles. LOCAL: for layers with a window, which may
@@ -92,11 +95,14 @@ typedef struct cpu_work {
     float *angles[ANGLES_SETS]; /* [rows, rope_dims] cosines, then sines; NULL: not needed */
     void *a, *att, *h;
     float *norm_scratch;    /* [workers, max(width, ffn, 64)], see cpu_scratch_of */
+    float *dense;           /* [workers, model_config.dense] */
     attend_scratch *attend; /* [workers] */
     /* rows of the pass; in the last layer, from attention on, only the wanted rows */
     pass_row *rows;
+    int *ends; /* [rows] number of keys of the row's path that it may see */
     int nrows;
-    int *wanted;    /* [nwanted] the rows of the wants, ascending, each once */
+    /* [nwanted] the rows of the wants, or the rows that the pools are made of; ascending, each once */
+    int *wanted;
     int nwanted;    /* number of these rows */
     int *want_rows; /* [wants of the pass] index of the want's row in `wanted` */
     int *whole;     /* indexes of the wants that ask for the whole vocabulary */
@@ -199,6 +205,9 @@ int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e);
 void cpu_head_run(cpu_work *w);
 void cpu_final_cap(const cpu_work *w, float *logits, int n); /* soft cap, if the model has one */
 
+/* cpu_pool.c: computes the vectors that the pass asks for, from the states w->x of the wanted rows. */
+void cpu_pool_run(cpu_work *w);
+
 /* cpu_screen.c */
 /* Finds the token for those of the first `whole` wants in w->whole that ask only for the likeliest
  * token, where the screen can. Moves the remaining wants to the front of w->a and w->whole, and
@@ -210,6 +219,9 @@ int cpu_screen_order(cpu_state *s);
 void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
+/* Sets out[width] to the state x after a norm. `bias` is not NULL for a layer norm only. */
+void cpu_norm(const cpu_work *w, const float *x, const float *weight, const float *bias,
+              float *out);
 /* For benchmarks: returns an upper bound of tokens/s. It is the rate of the layers' matrix products
  * alone, for `rows` rows on all threads, measured by `clock`. Returns 0 on failure. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);

@@ -1,7 +1,8 @@
 /*
  * cpu_kv.c - the layout of KV blocks in the CPU backend, for each type of KV.
  *
- * Sessions store and load a block's bytes as they are. Invariant: the bytes of a slot depend only
+ * Sessions store and load a block's bytes as they are. The blocks of an embedding model hold a single
+ * layer, which the next layer of a pass overwrites. Invariant: the bytes of a slot depend only
  * on its key or value, so stored, copied and computed slots are equal.
  *
  *   block   layer 0 | layer 1 | …
@@ -31,7 +32,8 @@ kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype) {
     l.head = (size_t)c->head_dim * SLOTS * element_bytes(dtype);
     l.scales = 2 * heads * l.head;
     l.layer = l.scales + (dtype == LLM_KV_INT8 ? 2 * heads * SLOTS * sizeof(float) : 0);
-    l.block = l.layer * (size_t)c->n_layers;
+    l.next = c->pooling == POOL_NONE ? l.layer : 0;
+    l.block = l.next > 0 ? l.layer * (size_t)c->n_layers : l.layer;
     return l;
 }
 
@@ -42,13 +44,13 @@ void *cpu_kv_block(const cpu_work *w, int32_t block) {
 /* Returns the keys or values of one head in the current layer. */
 static void *head_of(const cpu_work *w, int32_t block, kv_side side, int kv_head) {
     size_t heads = (size_t)w->engine->config.n_kv_heads;
-    return (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer +
+    return (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.next +
            ((size_t)side * heads + (size_t)kv_head) * w->layout.head;
 }
 
 static float *scales_of(const cpu_work *w, int32_t block, kv_side side, int kv_head) {
     size_t heads = (size_t)w->engine->config.n_kv_heads;
-    char *layer = (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer;
+    char *layer = (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.next;
     return (float *)(void *)(layer + w->layout.scales) +
            ((size_t)side * heads + (size_t)kv_head) * SLOTS;
 }

@@ -244,6 +244,26 @@ static void k_rms_norm(const float *x, const float *w, float eps, int n, float *
         out[i] = w != NULL ? x[i] * scale * w[i] : x[i] * scale;
 }
 
+static void k_layer_norm(const float *x, const float *w, const float *b, float eps, int n,
+                         float *out) {
+    vf sum = {0};
+    int i = 0;
+    for (; i + W <= n; i += W)
+        sum += load(x + i);
+    if (i < n)
+        sum += load_tail(x + i, n - i);
+    float mean = sum_lanes(sum)[0] / (float)n;
+    for (i = 0; i < n; i++)
+        out[i] = x[i] - mean;
+    float scale = 1.0f / sqrtf(k_dot(out, out, n) / (float)n + eps);
+    for (i = 0; i + W <= n; i += W)
+        store(out + i, fma_v(load(out + i) * all(scale), load(w + i), load(b + i)));
+    if (i < n) {
+        vf y = load_tail(out + i, n - i) * all(scale);
+        store_tail(out + i, fma_v(y, load_tail(w + i, n - i), load_tail(b + i, n - i)), n - i);
+    }
+}
+
 static void k_to_bf16(const float *x, int n, uint16_t *out) {
     int i = 0;
     for (; i + W <= n; i += W) {
@@ -366,6 +386,29 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
         store(out + i, gelu_v(load(gate + i)) * load(up + i));
     if (i < n)
         store_tail(out + i, gelu_v(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
+}
+
+/* x/2 (1 + erf(x / sqrt(2))), erf by Abramowitz and Stegun 7.1.26 (absolute error below 1.5e-7). */
+static inline vf gelu_erf_v(vf x) {
+    vf z = abs_v(x) * all(0.70710678118654752440f);
+    vf t = all(1.0f) / fma_v(all(0.3275911f), z, all(1.0f));
+    vf p = fma_v(all(1.061405429f), t, all(-1.453152027f));
+    p = fma_v(p, t, all(1.421413741f));
+    p = fma_v(p, t, all(-0.284496736f));
+    p = fma_v(p, t, all(0.254829592f));
+    vf rest = p * t * exp_v(-(z * z)); /* 1 - erf(|x| / sqrt(2)) */
+    vf half = all(0.5f) * x;
+    return pick(x < (vf){0}, half * rest, fma_v(-half, rest, x));
+}
+
+static void k_gelu(const float *x, const float *b, int n, float *out) {
+    int i = 0;
+    for (; i + W <= n; i += W)
+        store(out + i, gelu_erf_v(b != NULL ? load(x + i) + load(b + i) : load(x + i)));
+    if (i < n) {
+        vf y = load_tail(x + i, n - i);
+        store_tail(out + i, gelu_erf_v(b != NULL ? y + load_tail(b + i, n - i) : y), n - i);
+    }
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -673,6 +716,7 @@ const kernels KERNELS_TABLE = {
     .heads = W,
     .attend = k_attend,
     .rms_norm = k_rms_norm,
+    .layer_norm = k_layer_norm,
     .to_bf16 = k_to_bf16,
     .from_bf16 = k_from_bf16,
     .to_int8 = k_to_int8,
@@ -682,6 +726,7 @@ const kernels KERNELS_TABLE = {
     .rope = k_rope,
     .swiglu = k_swiglu,
     .geglu = k_geglu,
+    .gelu = k_gelu,
     .dot = k_dot,
     .largest = k_largest,
     .exp = k_exp,

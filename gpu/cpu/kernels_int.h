@@ -93,6 +93,9 @@ typedef struct kernels {
     int heads;   /* attend supports head dimensions that are multiples of this number */
     /* Sets out[n] = x / rms(x) * w. If w is NULL, all weights are 1. */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
+    /* Sets out[n] = (x - mean(x)) / deviation(x) * w + b. */
+    void (*layer_norm)(const float *x, const float *w, const float *b, float eps, int n,
+                       float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
     void (*from_bf16)(const uint16_t *x, int n, float *out);
     /* Quantises x to integers from -127 to 127, with x ≈ out * scale. Returns the scale (0 if all
@@ -105,6 +108,8 @@ typedef struct kernels {
     void (*rope)(float *x, const float *cs, int half);
     void (*swiglu)(const float *gate, const float *up, int n, float *out);
     void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
+    /* Sets out[n] = gelu(x + b), by erf; its error is below 4e-7 (1 + |x|). b NULL: no bias. */
+    void (*gelu)(const float *x, const float *b, int n, float *out);
     float (*dot)(const float *a, const float *b, int n);
     int (*largest)(const float *x, int n);   /* index of the first largest value; ignores NaN */
     void (*attend)(const attend_unit *unit); /* updates top, sum and out */

@@ -68,6 +68,11 @@ static void qkv_row(const void *ctx, int row, float *out) {
 static void gate_up_row(const void *ctx, int row, float *out) {
     const row_source *s = ctx;
     const gemm_part *part = &s->w->parts[row / s->w->parts[0].n];
+    if (s->m->config->ungated) {
+        model_tensor_rows(model_tensor(s->m->file, s->layer, "ffn_up.weight"), (uint64_t)row, 1,
+                          out);
+        return;
+    }
     int half = part->n / 2, local = row - part->first;
     bool up = local >= half;
     int source = part->first / 2 + (up ? local - half : local);
@@ -99,22 +104,40 @@ static void head_row(const void *ctx, int row, float *out) {
         head_screen_set(m->screen, row, out);
 }
 
-void model_embed(const packed_model *m, int id, float *out) {
+void model_embed(const packed_model *m, int id, int position, float *scratch, float *out) {
     model_tensor_rows(m->embedding, (uint64_t)id, 1, out);
     float scale = m->config->embd_scale;
-    for (int i = 0; scale != 1.0f && i < m->config->n_embd; i++)
+    int n = m->config->n_embd;
+    for (int i = 0; scale != 1.0f && i < n; i++)
         out[i] *= scale;
+    for (int i = 0; m->type != NULL && i < n; i++)
+        out[i] += m->type[i];
+    if (m->positions == NULL)
+        return;
+    model_tensor_rows(m->positions, (uint64_t)position, 1, scratch);
+    for (int i = 0; i < n; i++)
+        out[i] += scratch[i];
 }
 
 /* ---- small tensors --------------------------------------------------------------------------- */
 
-static float *vector_load(packed_model *m, int layer, const char *name) {
-    const gguf_tensor *t = model_tensor(m->file, layer, name);
+static float *rows_load(packed_model *m, const gguf_tensor *t, uint64_t rows) {
     if (t == NULL)
         return NULL;
-    float *out = ARENA_ARRAY(m->mem, float, t->dims[0]);
-    model_tensor_rows(t, 0, 1, out);
+    float *out = ARENA_ARRAY(m->mem, float, t->dims[0] * rows);
+    model_tensor_rows(t, 0, rows, out);
     return out;
+}
+
+static float *vector_load(packed_model *m, int layer, const char *name) {
+    return rows_load(m, model_tensor(m->file, layer, name), 1);
+}
+
+/* Loads the weights of a norm and, for a layer norm, its bias. */
+static void norm_load(packed_model *m, int layer, norm_place place, float **weight, float **bias) {
+    const model_config *c = m->config;
+    *weight = rows_load(m, config_norm(m->file, c, layer, place, "weight"), 1);
+    *bias = c->layer_norm ? rows_load(m, config_norm(m->file, c, layer, place, "bias"), 1) : NULL;
 }
 
 static float *head_norm_load(packed_model *m, int layer, const char *name) {
@@ -128,14 +151,18 @@ static float *head_norm_load(packed_model *m, int layer, const char *name) {
 static void layer_load_vectors(packed_model *m, int l) {
     const model_config *c = m->config;
     model_layer *layer = &m->layers[l];
-    layer->attn_norm = vector_load(m, l, "attn_norm.weight");
-    layer->ffn_norm = vector_load(m, l, "ffn_norm.weight");
+    norm_load(m, l, NORM_ATTENTION, &layer->attn_norm, &layer->attn_norm_bias);
+    norm_load(m, l, NORM_FFN, &layer->ffn_norm, &layer->ffn_norm_bias);
     if (c->post_norm) {
         layer->post_attn_norm = vector_load(m, l, "post_attention_norm.weight");
         layer->post_ffn_norm = vector_load(m, l, "post_ffw_norm.weight");
     }
     if (c->output_bias)
         layer->o_bias = vector_load(m, l, "attn_output.bias");
+    if (c->ffn_bias) {
+        layer->up_bias = vector_load(m, l, "ffn_up.bias");
+        layer->down_bias = vector_load(m, l, "ffn_down.bias");
+    }
     if (c->qk_norm) {
         layer->q_norm = head_norm_load(m, l, "attn_q_norm.weight");
         layer->k_norm = head_norm_load(m, l, "attn_k_norm.weight");
@@ -228,7 +255,7 @@ static const char *const split_qkv[] = {"attn_q.weight", "attn_k.weight", "attn_
 static const char *const fused_qkv[] = {"attn_qkv.weight", NULL};
 static const char *const attn_o[] = {"attn_output.weight", NULL};
 static const char *const split_gate_up[] = {"ffn_gate.weight", "ffn_up.weight", NULL};
-static const char *const fused_gate_up[] = {"ffn_up.weight", NULL};
+static const char *const up_alone[] = {"ffn_up.weight", NULL}; /* fused with the gate, or no gate */
 static const char *const ffn_down[] = {"ffn_down.weight", NULL};
 
 /* Returns the type `wanted`, or the wide type if `wanted` is a type in bytes and a tensor of the
@@ -256,16 +283,17 @@ static int weights_declare(packed_model *m, err *e) {
         } const all[] = {{m->types.qkv, c->fused_qkv ? fused_qkv : split_qkv, qkv, c->n_embd,
                           part_columns(qkv, 6), &y->qkv},
                          {rest, attn_o, c->n_embd, heads, part, &y->o},
-                         {rest, c->fused_gate_up ? fused_gate_up : split_gate_up, 2 * c->ffn,
-                          c->n_embd, 384, &y->gate_up},
+                         {rest, c->fused_gate_up || c->ungated ? up_alone : split_gate_up,
+                          c->ungated ? c->ffn : 2 * c->ffn, c->n_embd, 384, &y->gate_up},
                          {rest, ffn_down, c->n_embd, c->ffn, part, &y->down}};
         for (size_t i = 0; i < BASE_COUNT(all) && code == 0; i++) {
             gemm_type type = type_for(m, l, all[i].type, all[i].from);
             code = gemm_declare(m->g, type, all[i].n, all[i].k, all[i].part, all[i].out, e);
         }
     }
-    return code != 0 ? code
-                     : gemm_declare(m->g, m->types.head, c->vocab, c->n_embd, 512, &m->head, e);
+    if (code != 0 || c->pooling != POOL_NONE)
+        return code;
+    return gemm_declare(m->g, m->types.head, c->vocab, c->n_embd, 512, &m->head, e);
 }
 
 int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,
@@ -275,6 +303,7 @@ int model_declare(packed_model *m, const gguf *file, const model_config *config,
     m->layers = ARENA_ARRAY(m->mem, model_layer, config->n_layers);
     m->embedding = model_tensor(file, -1, "token_embd.weight");
     m->head_tensor = config->tied_head ? m->embedding : model_tensor(file, -1, "output.weight");
+    m->positions = config->positions ? model_tensor(file, -1, "position_embd.weight") : NULL;
     return weights_declare(m, e);
 }
 
@@ -283,7 +312,14 @@ int model_load(packed_model *m, pool *threads, hash128 *digest, err *e) {
     if (code != 0)
         return code;
     if (!m->begun) {
-        m->final_norm = vector_load(m, -1, "output_norm.weight");
+        const model_config *c = m->config;
+        norm_load(m, c->n_layers, NORM_FINAL, &m->final_norm, &m->final_norm_bias);
+        if (c->types)
+            m->type = vector_load(m, -1, "token_types.weight");
+        if (c->dense > 0) {
+            m->dense[0] = rows_load(m, gguf_find(m->file, "dense_2.weight"), (uint64_t)c->dense);
+            m->dense[1] = rows_load(m, gguf_find(m->file, "dense_3.weight"), (uint64_t)c->n_embd);
+        }
         for (int l = 0; l < m->config->n_layers; l++)
             layer_load_vectors(m, l);
     }

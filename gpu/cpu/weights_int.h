@@ -6,7 +6,8 @@
  *   qkv      [(heads + 2 kv_heads) * head_dim, width]: q heads, k heads, v heads. If the file's
  *            rope pairs neighbouring dimensions, rows of q and k are permuted so that rope pairs
  *            dimensions i and i + rope_dims / 2
- *   gate_up  [2 ffn, width]: each part has gate rows, followed by the up rows of the same numbers
+ *   gate_up  [2 ffn, width]: each part has gate rows, followed by the up rows of the same numbers;
+ *            [ffn, width], the up rows alone, if the model has no gate
  *
  * Small tensors are f32. Immutable once loaded. The head's rows for allowed answers are read from
  * the file when they are needed.
@@ -20,10 +21,11 @@
 
 typedef struct model_layer {
     gemm_weight qkv, o, gate_up, down;
-    float *attn_norm, *ffn_norm;           /* [width] */
-    float *post_attn_norm, *post_ffn_norm; /* [width]; NULL: none */
-    float *qkv_bias, *o_bias;              /* NULL: none */
-    float *q_norm, *k_norm;                /* [head_dim], permuted like q and k; NULL: none */
+    /* [width] norms before the two parts of a layer (config_norm); a bias only for layer norms */
+    float *attn_norm, *attn_norm_bias, *ffn_norm, *ffn_norm_bias;
+    float *post_attn_norm, *post_ffn_norm;          /* [width]; NULL: none */
+    float *qkv_bias, *o_bias, *up_bias, *down_bias; /* NULL: none */
+    float *q_norm, *k_norm; /* [head_dim], permuted like q and k; NULL: none */
     bool has_rope;
     int window; /* number of keys that a query sees; 0: all keys */
 } model_layer;
@@ -45,10 +47,13 @@ typedef struct packed_model {
     model_types types;
     arena *mem;
     model_layer *layers;
-    gemm_weight head;
+    gemm_weight head;    /* no parts: an embedding model */
     head_screen *screen; /* owned; made before the load, which fills it; NULL: no screen */
-    float *final_norm;
+    float *final_norm, *final_norm_bias;
+    float *dense[2]; /* [dense, width] and [width, dense] (model_config.dense); NULL: none */
     const gguf_tensor *embedding, *head_tensor;
+    const gguf_tensor *positions; /* learned positions; NULL: none */
+    float *type;                  /* [width] embedding of a token's type; NULL: none */
     bool begun;     /* model_load has run the probe; parts packed before a cancellation are kept */
     hash128 digest; /* the probe's output */
 } packed_model;
@@ -65,9 +70,9 @@ int model_declare(packed_model *m, const gguf *file, const model_config *config,
  * (pool_let_cancel) the next call continues where this one stopped. */
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);
-/* Reads row `id` of the token embedding, scaled (model_embed), or of the head (model_head_row),
- * into out[width]. */
-void model_embed(const packed_model *m, int id, float *out);
+/* Reads row `id` of the token embedding, scaled and with what the model adds to it at `position`
+ * (model_embed), or row `id` of the head (model_head_row), into out[width]. scratch: [width]. */
+void model_embed(const packed_model *m, int id, int position, float *scratch, float *out);
 void model_head_row(const packed_model *m, int id, float *out);
 
 #endif

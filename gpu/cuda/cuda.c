@@ -281,6 +281,14 @@ static int refuse_options(const llm_engine_options *options, err *e) {
     return ERR_UNSUPPORTED;
 }
 
+static int refuse_embedding_model(const llm_engine *engine, err *e) {
+    if (engine->config.pooling == POOL_NONE)
+        return 0;
+    err_set(e, ERR_UNSUPPORTED, "embedding models run on the CPU only");
+    err_hint(e, "SET device = 'auto' or 'cpu'");
+    return ERR_UNSUPPORTED;
+}
+
 static int cuda_open(llm_engine *engine, const llm_engine_options *options, err *e) {
     cuda_state *s = mem_zalloc(sizeof *s);
     engine->state = s;
@@ -292,6 +300,7 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
         return err_set(e, ERR_UNSUPPORTED, "cuda:%d: %s", device, why);
     int code = refuse_options(options, e);
     code = code != 0 ? code : engine_file_open(engine, options->path, e);
+    code = code != 0 ? code : refuse_embedding_model(engine, e);
     if (code != 0)
         return code;
     engine->info.default_format =

@@ -10,6 +10,10 @@
  *   copies     run before attention, in order: copy the first n positions of block `from` to block
  *              `to`, for prompts that branch inside a block
  *   wants      ask for logits after a row: of the listed ids, or of the whole vocabulary
+ *   pools      instead of wants, for an embedding model: whole texts, each from position 0 on in
+ *              blocks of its own, whose vectors are asked for. A row attends to the keys of its
+ *              text that the model lets it see. The blocks hold one layer's keys at a time, so a
+ *              later pass cannot attend to them
  *
  * Invariant: the bits of a row's KV and logits depend only on the tokens of its path, not on the
  * other rows of the pass.
@@ -22,7 +26,8 @@
 typedef struct pass_row {
     llm_token token;
     int position;
-    const int32_t *table; /* [position / LLM_BLOCK_TOKENS + 1] the row's block table */
+    /* the row's block table, up to the block of its own position; in a pool, of its whole text */
+    const int32_t *table;
 } pass_row;
 
 typedef struct pass_copy {
@@ -45,6 +50,12 @@ typedef struct pass_want {
     uint64_t total; /* a result: the sum of the weights (sample_weight_int.h) of all tokens */
 } pass_want;
 
+/* A text of a pass: rows [first, first + count). */
+typedef struct pass_pool {
+    int first, count;
+    float *vector; /* the result: [info.embedding] of length 1 */
+} pass_pool;
+
 enum {
     PASS_TOP = 16, /* maximum of pass_want.top if no `total` is wanted */
     PASS_DRAW = 64 /* maximum of pass_want.top if `total` is wanted */
@@ -58,6 +69,8 @@ typedef struct pass {
     int ncopies;
     pass_want *wants; /* by ascending row; a row may have several */
     int nwants;
+    pass_pool *pools; /* by ascending row; together they are all rows */
+    int npools;
     int32_t *next; /* [nnext] blocks that the next pass will probably read, by first use */
     int nnext;
 } pass;
@@ -113,8 +126,8 @@ typedef struct llm_backend {
      * yet. */
     int (*work_new)(llm_engine *engine, const work_size *size, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
-    /* Runs a pass: computes the KV of the rows and the results of the wants. NULL: the backend has
-     * `answer` instead. */
+    /* Runs a pass: computes the KV of the rows and the results of the wants or pools. NULL: the
+     * backend has `answer` and `embed` instead. */
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     /* Copy a block's bytes (info.kv_bytes_per_token * LLM_BLOCK_TOKENS) out and in. */
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
@@ -132,6 +145,8 @@ typedef struct llm_backend {
     /* Returns a whole answer, for backends without `forward`. */
     void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out,
                    buf *text);
+    /* Makes the vector [info.embedding] of a text, for backends without `forward`. */
+    void (*embed)(llm_engine *engine, str text, float *vector);
 } llm_backend;
 
 #ifdef KVASIR_CPU

@@ -53,6 +53,8 @@ int engine_file_open(llm_engine *engine, const char *path, err *e) {
     engine->bos = tokenizer_bos(engine->tokenizer);
     engine->eos = tokenizer_eos(engine->tokenizer);
     engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
+    /* models that take the last token's state were trained with EOS there */
+    engine->adds_eos = tokenizer_adds_eos(engine->tokenizer, engine->config.pooling == POOL_LAST);
     engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
     return 0;
 }
@@ -91,6 +93,13 @@ void engine_file_facts(llm_engine *engine) {
     info->ffn = c->ffn;
     info->vocab = c->vocab;
     info->context = c->context;
+    static const char *const poolings[] = {[POOL_NONE] = NULL,
+                                           [POOL_MEAN] = "mean",
+                                           [POOL_FIRST] = "first token",
+                                           [POOL_LAST] = "last token"};
+    info->pooling = poolings[c->pooling];
+    info->generates = c->pooling == POOL_NONE;
+    info->embedding = c->pooling == POOL_NONE ? 0 : c->n_embd;
     if (engine->file != NULL) {
         info->parameters = engine_parameters(engine->file);
         info->file_bytes = gguf_file_bytes(engine->file);

@@ -27,6 +27,7 @@ struct llm_engine {
     llm_token bos, eos;
     llm_token newline;    /* the token that ends an answer in completion format; -1: none */
     bool adds_bos;        /* prompts begin with BOS */
+    bool adds_eos;        /* texts of an embedding model end with EOS */
     atomic_bool outdated; /* llm_engine_outdated */
 };
 

@@ -19,7 +19,12 @@ typedef struct family {
     rope_pairing pairing;
     bool qkv_bias, qk_norm, fused;
     int norope_step;
-    bool gemma; /* embeddings multiplied by sqrt(n_embd); GELU */
+    bool gemma;      /* embeddings multiplied by sqrt(n_embd); GELU */
+    bool local_rope; /* layers with a window have a base of 10000, whatever the other layers have */
+    bool embeds;     /* the model cannot generate text: files have a pooling and no causal mask */
+    /* bert: layer norms after each sum, no gate, learned positions instead of rope; nomic-bert has
+     * the norms, but a gate and rope */
+    bool bert, nomic;
     /* the next three: see model_config */
     bool post_norm;
     int window_period;
@@ -50,7 +55,18 @@ static const family families[] = {
      .gemma = true,
      .post_norm = true,
      .qk_norm = true,
+     .local_rope = true,
      .window_period = 6},
+    {.arch = "gemma-embedding",
+     .pairing = ROPE_HALVES,
+     .gemma = true,
+     .post_norm = true,
+     .qk_norm = true,
+     .local_rope = true,
+     .embeds = true,
+     .window_period = 6},
+    {.arch = "bert", .pairing = ROPE_HALVES, .norope_step = 1, .embeds = true, .bert = true},
+    {.arch = "nomic-bert", .pairing = ROPE_HALVES, .embeds = true, .nomic = true},
 };
 
 /* ---- keys ----------------------------------------------------------------------------------- */
@@ -72,6 +88,12 @@ static bool has_f64(const reader *r, const char *name, double *out) {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", r->arch, name);
     return gguf_get_f64(r->g, key, out) && isfinite(*out);
+}
+
+static bool has_bool(const reader *r, const char *name, bool *out) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", r->arch, name);
+    return gguf_get_bool(r->g, key, out);
 }
 
 static bool has_str(const reader *r, const char *name, str *out) {
@@ -141,7 +163,10 @@ static int read_sizes(const reader *r, model_config *c) {
         return err_set(r->e, ERR_CORRUPT, "the model file has no token_embd.weight");
     c->vocab = (int)embedding->dims[1];
     double eps = 1e-5;
-    has_f64(r, "attention.layer_norm_rms_epsilon", &eps);
+    if (!has_f64(r, "attention.layer_norm_rms_epsilon", &eps))
+        has_f64(r, "attention.layer_norm_epsilon", &eps);
+    if (!(eps >= 0))
+        return err_set(r->e, ERR_CORRUPT, "the epsilon of the model's norms is negative");
     c->eps = (float)eps;
     return 0;
 }
@@ -237,8 +262,7 @@ static int read_positions(const reader *r, const family *f, model_config *c) {
     has_f64(r, "rope.freq_base", &c->rope_theta);
     if (c->rope_theta <= 1)
         return err_set(r->e, ERR_CORRUPT, "%s.rope.freq_base is not above 1", r->arch);
-    /* windowed layers have the same base as the other layers, except in gemma3 */
-    c->rope_theta_local = strcmp(f->arch, "gemma3") == 0 ? 10000 : c->rope_theta;
+    c->rope_theta_local = f->local_rope ? 10000 : c->rope_theta;
     uint64_t window = (uint64_t)f->window;
     has_u64(r, "attention.sliding_window", &window);
     if (f->window_period && window > 0 && window <= INT32_MAX) {
@@ -276,6 +300,57 @@ static void read_traits(const reader *r, const family *f, model_config *c) {
     c->qkv_bias = f->qkv_bias || model_tensor(r->g, 0, "attn_q.bias") != NULL;
     c->output_bias = model_tensor(r->g, 0, "attn_output.bias") != NULL;
     c->tied_head = gguf_find(r->g, "output.weight") == NULL;
+    if (f->bert || f->nomic) {
+        c->layer_norm = true;
+        c->types = gguf_find(r->g, "token_types.weight") != NULL;
+        c->fused_qkv = model_tensor(r->g, 0, "attn_qkv.weight") != NULL;
+        c->qkv_bias = c->qkv_bias || model_tensor(r->g, 0, "attn_qkv.bias") != NULL;
+        c->ungated = c->positions = f->bert;
+        c->activation = f->bert ? FFN_GELU : FFN_SILU;
+        c->ffn_bias = model_tensor(r->g, 0, "ffn_up.bias") != NULL;
+    }
+}
+
+/* ---- embedding models ----------------------------------------------------------------------- */
+
+static int read_dense(const reader *r, model_config *c) {
+    const gguf_tensor *first = gguf_find(r->g, "dense_2.weight");
+    if (first == NULL)
+        return 0;
+    if (first->dims[1] > INT32_MAX)
+        return err_set(r->e, ERR_CORRUPT, "the tensor dense_2.weight has too many rows");
+    c->dense = (int)first->dims[1];
+    return 0;
+}
+
+/* Reads how the model makes a vector of a text. A decoder is an embedding model if its file names a
+ * pooling (qwen3). */
+static int read_pooling(const reader *r, const family *f, model_config *c) {
+    enum { FILE_NONE, FILE_MEAN, FILE_CLS, FILE_LAST, FILE_RANK }; /* values in the file */
+    static const model_pooling kinds[] = {[FILE_NONE] = POOL_NONE,
+                                          [FILE_MEAN] = POOL_MEAN,
+                                          [FILE_CLS] = POOL_FIRST,
+                                          [FILE_LAST] = POOL_LAST,
+                                          [FILE_RANK] = POOL_NONE};
+    uint64_t pooling = FILE_NONE;
+    bool causal = !f->embeds;
+    has_u64(r, "pooling_type", &pooling);
+    has_bool(r, "attention.causal", &causal);
+    if (pooling == FILE_RANK)
+        return err_set(r->e, ERR_UNSUPPORTED,
+                       "models that rank texts are not supported (%s.pooling_type is %d)", r->arch,
+                       FILE_RANK);
+    if (pooling >= BASE_COUNT(kinds))
+        return err_set(r->e, ERR_CORRUPT, "%s.pooling_type is %" PRIu64 ", not in 0 … %d", r->arch,
+                       pooling, FILE_RANK);
+    c->pooling = kinds[pooling];
+    c->both_ways = !causal;
+    if (c->pooling == POOL_NONE && (f->embeds || c->both_ways))
+        return err_set(r->e, ERR_UNSUPPORTED,
+                       "the model file does not say how a text's vector is made from its tokens' "
+                       "(%s.pooling_type)",
+                       r->arch);
+    return c->pooling != POOL_NONE ? read_dense(r, c) : 0;
 }
 
 /* ---- tensors -------------------------------------------------------------------------------- */
@@ -295,6 +370,22 @@ void model_tensor_rows(const gguf_tensor *t, uint64_t first, uint64_t rows, floa
     size_t row_bytes = width / (size_t)q->block_elements * (size_t)q->block_bytes;
     assert((first + rows) * row_bytes <= t->bytes);
     q->dequantize((const uint8_t *)t->data + (size_t)first * row_bytes, out, width * (size_t)rows);
+}
+
+const gguf_tensor *config_norm(const gguf *g, const model_config *c, int layer, norm_place place,
+                               const char *kind) {
+    static const char *const before[] = {"attn_norm", "ffn_norm", "output_norm"};
+    char name[64];
+    if (!c->layer_norm) {
+        snprintf(name, sizeof name, "%s.%s", before[place], kind);
+        return model_tensor(g, place == NORM_FINAL ? -1 : layer, name);
+    }
+    bool first = place == NORM_ATTENTION && layer == 0;
+    const char *after = first               ? "token_embd_norm"
+                        : place == NORM_FFN ? "attn_output_norm"
+                                            : "layer_output_norm";
+    snprintf(name, sizeof name, "%s.%s", after, kind);
+    return model_tensor(g, place == NORM_FFN ? layer : layer - 1, name);
 }
 
 /* A tensor that the model must have if `wanted`; rows = 1: a vector. */
@@ -325,25 +416,32 @@ static int check_tensor(const reader *r, int layer, const needed *n) {
 static int check_layer(const reader *r, const model_config *c, int layer) {
     int64_t d = c->n_embd, q = (int64_t)c->n_heads * c->head_dim,
             kv = (int64_t)c->n_kv_heads * c->head_dim;
-    bool split = !c->fused_qkv;
+    bool split = !c->fused_qkv, after = c->layer_norm;
     const needed list[] = {
-        {"attn_norm.weight", d, 1, true},
+        {"attn_norm.weight", d, 1, !after},
         {"attn_q.weight", d, q, split},
         {"attn_k.weight", d, kv, split},
         {"attn_v.weight", d, kv, split},
         {"attn_qkv.weight", d, q + 2 * kv, c->fused_qkv},
-        {"attn_q.bias", q, 1, c->qkv_bias},
-        {"attn_k.bias", kv, 1, c->qkv_bias},
-        {"attn_v.bias", kv, 1, c->qkv_bias},
+        {"attn_q.bias", q, 1, c->qkv_bias && split},
+        {"attn_k.bias", kv, 1, c->qkv_bias && split},
+        {"attn_v.bias", kv, 1, c->qkv_bias && split},
+        {"attn_qkv.bias", q + 2 * kv, 1, c->qkv_bias && !split},
         {"attn_q_norm.weight", c->head_dim, 1, c->qk_norm},
         {"attn_k_norm.weight", c->head_dim, 1, c->qk_norm},
         {"attn_output.weight", q, d, true},
         {"attn_output.bias", d, 1, c->output_bias},
         {"post_attention_norm.weight", d, 1, c->post_norm},
-        {"ffn_norm.weight", d, 1, true},
-        {"ffn_gate.weight", d, c->ffn, !c->fused_gate_up},
+        {"ffn_norm.weight", d, 1, !after},
+        {"attn_output_norm.weight", d, 1, after},
+        {"attn_output_norm.bias", d, 1, after},
+        {"layer_output_norm.weight", d, 1, after},
+        {"layer_output_norm.bias", d, 1, after},
+        {"ffn_gate.weight", d, c->ffn, !c->fused_gate_up && !c->ungated},
         {"ffn_up.weight", d, c->fused_gate_up ? 2 * (int64_t)c->ffn : c->ffn, true},
+        {"ffn_up.bias", c->ffn, 1, c->ffn_bias},
         {"ffn_down.weight", c->ffn, d, true},
+        {"ffn_down.bias", d, 1, c->ffn_bias},
         {"post_ffw_norm.weight", d, 1, c->post_norm},
     };
     int rc = 0;
@@ -353,10 +451,17 @@ static int check_layer(const reader *r, const model_config *c, int layer) {
 }
 
 static int check_tensors(const reader *r, const model_config *c) {
+    const gguf_tensor *types = gguf_find(r->g, "token_types.weight");
     const needed list[] = {
         {"token_embd.weight", c->n_embd, c->vocab, true},
-        {"output_norm.weight", c->n_embd, 1, true},
+        {"output_norm.weight", c->n_embd, 1, !c->layer_norm},
         {"output.weight", c->n_embd, c->vocab, !c->tied_head},
+        {"token_embd_norm.weight", c->n_embd, 1, c->layer_norm},
+        {"token_embd_norm.bias", c->n_embd, 1, c->layer_norm},
+        {"token_types.weight", c->n_embd, c->types ? (int64_t)types->dims[1] : 0, c->types},
+        {"position_embd.weight", c->n_embd, c->context, c->positions},
+        {"dense_2.weight", c->n_embd, c->dense, c->dense > 0},
+        {"dense_3.weight", c->dense, c->n_embd, c->dense > 0},
     };
     int rc = 0;
     for (size_t i = 0; i < BASE_COUNT(list) && rc == 0; i++)
@@ -378,7 +483,7 @@ static const family *find_family(str arch) {
 static int refuse(str arch, err *e) {
     err_set(e, ERR_UNSUPPORTED, "models of architecture \"%.*s\" are not supported",
             (int)BASE_MIN(arch.n, 80u), arch.p);
-    char known[200] = "";
+    char known[256] = "";
     for (size_t i = 0, n = 0; i < BASE_COUNT(families); i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", families[i].arch);
     err_hint(e, "supported architectures are %s", known);
@@ -407,7 +512,8 @@ int config_read(const gguf *g, model_config *c, err *e) {
     if (rc)
         return rc;
     read_traits(&r, f, c);
-    return check_tensors(&r, c);
+    rc = read_pooling(&r, f, c);
+    return rc ? rc : check_tensors(&r, c);
 }
 
 /* ---- questions about layers ----------------------------------------------------------------- */

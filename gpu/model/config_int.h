@@ -21,19 +21,27 @@ typedef enum rope_pairing {
 } rope_pairing;
 
 typedef enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN } rope_scaling;
-typedef enum ffn_activation { FFN_SILU, FFN_GELU_TANH } ffn_activation;
+typedef enum ffn_activation { FFN_SILU, FFN_GELU_TANH, FFN_GELU /* by erf */ } ffn_activation;
+
+/* What an embedding model makes of a text's final states. */
+typedef enum model_pooling {
+    POOL_NONE,  /* the model generates text */
+    POOL_MEAN,  /* the mean of all states */
+    POOL_FIRST, /* the state of the first token ([CLS]) */
+    POOL_LAST   /* the state of the last token */
+} model_pooling;
 
 typedef struct model_config {
     const char *arch; /* "llama", "qwen2", …; static */
     str name;         /* general.name; may be empty */
 
     int n_layers, n_embd, n_heads, n_kv_heads, head_dim, ffn, vocab, context;
-    float eps;        /* epsilon of every RMS norm */
+    float eps;        /* epsilon of every norm */
     float attn_scale; /* scores are q·k * attn_scale */
     float embd_scale; /* factor of embeddings; 1 except for gemma */
     ffn_activation activation;
     bool tied_head;   /* no output.weight: the head is token_embd.weight */
-    bool qkv_bias;    /* blk.N.attn_{q,k,v}.bias (qwen2) */
+    bool qkv_bias;    /* blk.N.attn_{q,k,v}.bias, or of attn_qkv (qwen2, bert) */
     bool output_bias; /* blk.N.attn_output.bias */
     /* blk.N.attn_{q,k}_norm.weight [head_dim], per head, before rope (qwen3, gemma3) */
     bool qk_norm;
@@ -41,6 +49,20 @@ typedef struct model_config {
     bool fused_qkv; /* blk.N.attn_qkv.weight: rows of q, then k, then v (phi3) */
     bool fused_gate_up; /* blk.N.ffn_up.weight: ffn rows of gate, then ffn rows of up (phi3) */
     float attn_softcap, final_softcap; /* x -> cap * tanh(x / cap); 0: none (gemma2) */
+
+    model_pooling pooling;
+    bool both_ways; /* a token attends to all tokens of its text (bert, gemma-embedding) */
+    /* layer norms with a bias instead of RMS norms. A normed state replaces the residual stream:
+     * token_embd_norm, then blk.N.attn_output_norm and blk.N.layer_output_norm after each sum
+     * (bert, nomic-bert) */
+    bool layer_norm;
+    bool ungated;   /* no blk.N.ffn_gate.weight: down(activation(up x)) (bert) */
+    bool ffn_bias;  /* blk.N.ffn_{up,down}.bias (bert) */
+    bool positions; /* position_embd.weight [context, n_embd], added to the embedding (bert) */
+    bool types;     /* token_types.weight, whose first row is added to the embedding (bert) */
+    /* gemma-embedding: dense_2.weight [dense, n_embd] and dense_3.weight [n_embd, dense], applied to
+     * the pooled state; 0: the file has none */
+    int dense;
 
     rope_pairing pairing;
     int rope_dims;           /* even; dimensions from rope_dims on are not rotated */
@@ -54,11 +76,12 @@ typedef struct model_config {
     double rope_magnitude;  /* the file's factor on cos and sin; see config_rope_magnitude */
     bool has_rope_divisors; /* the file has rope factors (llama3, phi3) */
     float rope_divisors[CONFIG_MAX_HEAD_DIM / 2]; /* [rope_dims/2]: divisors of the frequencies */
-    /* layers without rope: every norope_step-th (for 4: layers 3, 7, …) (smollm3); 0: none */
+    /* layers without rope: every norope_step-th (for 4: layers 3, 7, … (smollm3); for 1: all
+     * layers (bert)); 0: none */
     int norope_step;
 
-    /* number of keys that a token attends to in a windowed layer, its own included; 0: no layer is
-     * windowed */
+    /* number of keys that a token attends to in a windowed layer, its own included; with both_ways,
+     * window / 2 keys on either side; 0: no layer is windowed */
     int window;
     /* number of layers in a period, after which windowed and full layers repeat; 1: all layers are
      * windowed */
@@ -73,6 +96,11 @@ int config_read(const gguf *g, model_config *out, err *e);
 
 bool config_layer_has_rope(const model_config *c, int layer);
 int config_layer_window(const model_config *c, int layer); /* 0: not windowed */
+/* A layer's norms, before attention and before the feed-forward part, and (layer = n_layers) the
+ * norm after the last layer. Writes the name of the tensor's `kind`, "weight" or "bias". */
+typedef enum norm_place { NORM_ATTENTION, NORM_FFN, NORM_FINAL } norm_place;
+const gguf_tensor *config_norm(const gguf *g, const model_config *c, int layer, norm_place place,
+                               const char *kind);
 /* Fills out[rope_dims/2], with scaling and divisors: the angle of pair i at position p is p *
  * out[i]. */
 void config_rope_frequencies(const model_config *c, int layer, float *out);

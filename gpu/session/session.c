@@ -39,21 +39,33 @@ static int refuse_memory(size_t given, size_t need, const char *what, err *e) {
 }
 
 /* Cancelling waits for the end of a pass, so a pass gets about a second's work. */
-static int default_pass_tokens(const llm_engine *engine) {
+int session_pass_tokens(const llm_engine *engine) {
     static const double least = 128, pass_seconds = 1;
     double most = engine->backend->pass_tokens, rate = engine->info.prefill_tok_s;
     return (int)(rate > 0 ? BASE_MIN(BASE_MAX(rate * pass_seconds, least), most) : most);
 }
 
+static int refuse_embedding_model(const llm_engine *engine, err *e) {
+    err_set(e, ERR_UNSUPPORTED,
+            "the model '%s' (%s) makes embeddings: it turns a text into a vector and cannot answer "
+            "a prompt",
+            engine->info.path, engine->info.architecture);
+    err_hint(e, "SET model to a model that generates text; use this one with EMBED()");
+    return ERR_UNSUPPORTED;
+}
+
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e) {
+    *out = NULL;
+    if (!engine->info.generates)
+        return refuse_embedding_model(engine, e);
     llm_session *s = mem_zalloc(sizeof *s);
     s->engine = engine;
     s->options = *options;
     llm_session_options *o = &s->options;
     o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : engine->info.kv_memory_bytes;
     o->max_batch = o->max_batch > 0 ? o->max_batch : engine->backend->max_batch;
-    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : default_pass_tokens(engine);
+    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : session_pass_tokens(engine);
     if (o->window == 0 && o->reuse != LLM_REUSE_TREE)
         o->window = DEFAULT_FIFO_WINDOW;
     s->block_size = engine->info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
@@ -62,7 +74,6 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
         size_t bytes = o->kv_host_bytes > 0 ? o->kv_host_bytes : engine->info.kv_host_bytes;
         host = BASE_MIN(bytes / s->block_size, (size_t)1 << 24);
     }
-    *out = NULL;
     if (blocks < 2) {
         int code = refuse_memory(o->kv_memory_bytes, 2 * s->block_size, "this model", e);
         free(s);

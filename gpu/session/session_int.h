@@ -170,6 +170,8 @@ struct llm_session {
 /* Whether blocks are stored and read. They are not if computing a block is faster than reading it
  * from a disk, unless the store keeps all blocks or the session only fills it (warm_only). */
 bool session_store_pays(const llm_session *s);
+/* Returns the default of llm_session_options.pass_tokens. */
+int session_pass_tokens(const llm_engine *engine);
 /* Fills *id with the identity of the node's i-th own block, from start/32 on. Requires
  * node->keys. */
 void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_id *id);

@@ -1,6 +1,6 @@
 /*
- * tokenizer.c - loads a vocabulary; finds special tokens in text and encodes the rest as BPE or
- * SentencePiece; decodes.
+ * tokenizer.c - loads a vocabulary; finds special tokens in text and encodes the rest as BPE,
+ * SentencePiece or WordPiece; decodes.
  *
  * Invariant: text from data (parse_special false) never becomes a guarded token: such text is not
  * searched for guarded tokens, and merging cannot produce them. Guarded tokens are control tokens,
@@ -32,7 +32,7 @@ static bool merges_into(const tokenizer *t, int32_t id) {
     if (token_is(t, id, TOKEN_IS_GUARDED) || t->texts[id].n == 0)
         return false;
     return t->kinds[id] == TOKEN_NORMAL ||
-           (t->kinds[id] == TOKEN_USER_DEFINED && !t->sentencepiece);
+           (t->kinds[id] == TOKEN_USER_DEFINED && t->kind != KIND_SENTENCEPIECE);
 }
 
 static void index_texts(tokenizer *t) {
@@ -152,9 +152,13 @@ static int load_flags(tokenizer *t, const gguf *g, err *e) {
         flag_by_text(t, id, chat_template);
     const uint8_t control = TOKEN_IS_CONTROL | TOKEN_IS_GUARDED, end = control | TOKEN_IS_END;
     int32_t ignored;
-    int rc = load_id(t, g, "tokenizer.ggml.bos_token_id", control, &t->bos, e);
+    bool words = t->kind == KIND_WORDPIECE;
+    const char *bos = words ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id";
+    /* llama.cpp spells it so */
+    const char *eos = words ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id";
+    int rc = load_id(t, g, bos, control, &t->bos, e);
     if (rc == 0)
-        rc = load_id(t, g, "tokenizer.ggml.eos_token_id", end, &t->eos, e);
+        rc = load_id(t, g, eos, end, &t->eos, e);
     if (rc == 0)
         rc = load_id(t, g, "tokenizer.ggml.eot_token_id", end, &ignored, e);
     if (rc == 0)
@@ -184,7 +188,7 @@ static int by_first_byte(const void *a, const void *b) {
 /* Returns the text to search for: user-defined tokens of SentencePiece files may have marks for
  * spaces. */
 static str special_text(tokenizer *t, int32_t id) {
-    if (!t->sentencepiece || t->kinds[id] != TOKEN_USER_DEFINED)
+    if (t->kind != KIND_SENTENCEPIECE || t->kinds[id] != TOKEN_USER_DEFINED)
         return t->texts[id];
     buf b = {0};
     spm_decode(t, id, &b);
@@ -232,8 +236,10 @@ static int load(tokenizer *t, const gguf *g, err *e) {
     if (!gguf_get_str(g, "tokenizer.ggml.model", &model))
         return err_set(e, ERR_UNSUPPORTED,
                        "the model file has no tokenizer (tokenizer.ggml.model)");
-    t->sentencepiece = str_equal(model, STR("llama"));
-    if (!t->sentencepiece && !str_equal(model, STR("gpt2")))
+    t->kind = str_equal(model, STR("llama"))  ? KIND_SENTENCEPIECE
+              : str_equal(model, STR("bert")) ? KIND_WORDPIECE
+                                              : KIND_BPE;
+    if (t->kind == KIND_BPE && !str_equal(model, STR("gpt2")))
         return err_set(e, ERR_UNSUPPORTED, "tokenizers of kind \"%.*s\" are not supported",
                        (int)BASE_MIN(model.n, 80u), model.p);
     int rc = load_texts(t, g, e);
@@ -242,12 +248,15 @@ static int load(tokenizer *t, const gguf *g, err *e) {
     if (rc)
         return rc;
     index_texts(t);
-    rc = t->sentencepiece ? spm_load(t, g, e) : bpe_load(t, g, e);
+    rc = t->kind == KIND_SENTENCEPIECE ? spm_load(t, g, e)
+         : t->kind == KIND_WORDPIECE   ? wordpiece_load(t, e)
+                                       : bpe_load(t, g, e);
     if (rc)
         return rc;
     index_specials(t);
     gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos);
     t->adds_bos = t->adds_bos && t->bos >= 0;
+    t->says_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &t->adds_eos);
     return 0;
 }
 
@@ -277,8 +286,10 @@ void token_push(token_list *out, llm_token id) {
 }
 
 static void encode_plain(const tokenizer *t, str text, bool space_prefix, token_list *out) {
-    if (t->sentencepiece)
+    if (t->kind == KIND_SENTENCEPIECE)
         spm_encode(t, text, space_prefix, out);
+    else if (t->kind == KIND_WORDPIECE)
+        wordpiece_encode(t, text, out);
     else
         bpe_encode(t, text, out);
 }
@@ -318,8 +329,10 @@ void tokenizer_decode(const tokenizer *t, llm_token id, bool special, buf *out) 
     if (token_is(t, id, TOKEN_IS_CONTROL)) {
         if (special)
             buf_append_str(out, t->texts[id]);
-    } else if (t->sentencepiece) {
+    } else if (t->kind == KIND_SENTENCEPIECE) {
         spm_decode(t, id, out);
+    } else if (t->kind == KIND_WORDPIECE) {
+        wordpiece_decode(t, id, out);
     } else if (t->kinds[id] == TOKEN_USER_DEFINED) {
         buf_append_str(out, t->texts[id]);
     } else {
@@ -343,12 +356,16 @@ bool tokenizer_adds_bos(const tokenizer *t) {
     return t->adds_bos;
 }
 
+bool tokenizer_adds_eos(const tokenizer *t, bool otherwise) {
+    return t->says_eos || t->kind == KIND_WORDPIECE ? t->adds_eos : otherwise;
+}
+
 bool tokenizer_is_control(const tokenizer *t, llm_token id) {
     return id >= 0 && id < t->n && token_is(t, id, TOKEN_IS_CONTROL);
 }
 
 bool tokenizer_starts_after(const tokenizer *t, llm_token id) {
-    return t->sentencepiece && t->adds_space_prefix &&
+    return t->kind == KIND_SENTENCEPIECE && t->adds_space_prefix &&
            (id < 0 || (id < t->n && token_is(t, id, TOKEN_IS_GUARDED)));
 }
 

@@ -1,11 +1,11 @@
 /*
- * tokenizer_int.h - text to token ids and back: byte-level BPE with its pre-tokenizers, and
- * SentencePiece.
+ * tokenizer_int.h - text to token ids and back: byte-level BPE with its pre-tokenizers,
+ * SentencePiece, and BERT's WordPiece.
  *
  * Immutable after tokenizer_new and thread-safe; does not refer to the GGUF file afterwards. Every
  * byte string has a tokenization, valid UTF-8 or not, and decodes to itself with two exceptions: a
  * byte for which a BPE vocabulary has no token becomes U+FFFD, and U+2581, SentencePiece's mark for
- * a space, becomes a space.
+ * a space, becomes a space. WordPiece normalises the text, so its tokens decode to similar text.
  */
 #ifndef KVASIR_TOKENIZER_INT_H
 #define KVASIR_TOKENIZER_INT_H
@@ -29,9 +29,11 @@ void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool seg
 void tokenizer_decode(const tokenizer *t, llm_token id, bool special, buf *out);
 
 int tokenizer_size(const tokenizer *t);
-llm_token tokenizer_bos(const tokenizer *t); /* -1: none */
-llm_token tokenizer_eos(const tokenizer *t); /* -1: none */
+llm_token tokenizer_bos(const tokenizer *t); /* [CLS] in WordPiece; -1: none */
+llm_token tokenizer_eos(const tokenizer *t); /* [SEP] in WordPiece; -1: none */
 bool tokenizer_adds_bos(const tokenizer *t);
+/* Whether a text to embed ends with EOS; `otherwise`: what to assume if the file does not say. */
+bool tokenizer_adds_eos(const tokenizer *t, bool otherwise);
 bool tokenizer_is_control(const tokenizer *t, llm_token id);
 /* Whether text after this token, or at a prompt's start (id < 0), is encoded with segment_start. */
 bool tokenizer_starts_after(const tokenizer *t, llm_token id);

@@ -4,10 +4,11 @@
  *   tokenizer.c      the public functions: loads the vocabulary, finds special tokens in text
  *   tokenizer_bpe.c  byte-level BPE over pieces of the text
  *   tokenizer_spm.c  SentencePiece's BPE over characters, with byte fallback
+ *   tokenizer_wordpiece.c  BERT's normalised words, and their longest pieces
  *   pretokenize.c    splits text into pieces by the pattern that the file names
  *   merge.c          the merge loop of both kinds, over a hash table of pairs
  *
- * Both kinds (byte-level BPE and SentencePiece) run the same loop over ranked pairs of tokens. BPE
+ * BPE and SentencePiece run the same loop over ranked pairs of tokens. BPE
  * files list the pairs by rank; SentencePiece files have scores, which loading turns into ranks.
  */
 #ifndef KVASIR_TOKENIZER_PARTS_INT_H
@@ -84,11 +85,15 @@ typedef struct special_token {
     int32_t id;
 } special_token;
 
+typedef enum tokenizer_kind { KIND_BPE, KIND_SENTENCEPIECE, KIND_WORDPIECE } tokenizer_kind;
+
 struct tokenizer {
     arena *mem;
-    bool sentencepiece;
+    tokenizer_kind kind;
     int n;
-    str *texts;     /* [n] as in the file: in the byte-level alphabet, or with U+2581 for a space */
+    /* [n] as in the file: in the byte-level alphabet, or with U+2581 for a space (SentencePiece) or
+     * before the first piece of a word (WordPiece) */
+    str *texts;
     uint8_t *kinds; /* [n] token_kind */
     uint8_t *flags; /* [n] bits of token_flag */
 
@@ -115,8 +120,13 @@ struct tokenizer {
     bool adds_space_prefix;
     bool strips_after_special; /* phi3: white space after a template's control token is dropped */
 
+    /* WordPiece */
+    size_t longest; /* length in bytes of the longest token */
+    bool cased;     /* the vocabulary has capitals: text keeps its case and accents */
+
     int32_t bos, eos, unknown;
-    bool adds_bos;
+    bool adds_bos, adds_eos;
+    bool says_eos; /* the file says whether a text ends with EOS */
 };
 
 static inline bool token_is(const tokenizer *t, llm_token id, enum token_flag flag) {
@@ -133,14 +143,17 @@ typedef struct token_list {
 
 void token_push(token_list *out, llm_token id);
 
-/* The functions of each kind of tokenizer. bpe_load and spm_load are called when the vocabulary is
- * loaded. bpe_encode and spm_encode get text in which no special token is to be found. bpe_decode
- * and spm_decode get a token that is not a control token. */
+/* The functions of each kind of tokenizer. `load` is called when the vocabulary is loaded. `encode`
+ * gets text in which no special token is to be found. `decode` gets a token that is not a control
+ * token. */
 int bpe_load(tokenizer *t, const gguf *g, err *e);
 void bpe_encode(const tokenizer *t, str text, token_list *out);
 void bpe_decode(const tokenizer *t, str token, buf *out);
 int spm_load(tokenizer *t, const gguf *g, err *e);
 void spm_encode(const tokenizer *t, str text, bool space_prefix, token_list *out);
 void spm_decode(const tokenizer *t, llm_token id, buf *out);
+int wordpiece_load(tokenizer *t, err *e);
+void wordpiece_encode(const tokenizer *t, str text, token_list *out);
+void wordpiece_decode(const tokenizer *t, llm_token id, buf *out);
 
 #endif

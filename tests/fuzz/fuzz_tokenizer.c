@@ -139,7 +139,7 @@ static void check(const tokenizer *t, str s) {
         tokenizer_decode(t, ids[i], false, &back);
     }
     /* it means a space there */
-    bool marked = t->sentencepiece && s.n && memmem(s.p, s.n, "\xE2\x96\x81", 3);
+    bool marked = t->kind == KIND_SENTENCEPIECE && s.n && memmem(s.p, s.n, "\xE2\x96\x81", 3);
     if (!marked && !str_equal(buf_str(&back), s))
         abort();
     count = 0;

@@ -7,6 +7,8 @@
  * architectures are fields of model_config.
  *
  *   x += attention(norm(x))    x += feed_forward(norm(x))    logits = head(norm(x))
+ *
+ * With layer norms (bert) the normed state replaces x: x = norm(x), x += attention(x).
  */
 #include "reference.h"
 
@@ -33,6 +35,7 @@ typedef struct pass {
     float *k, *v;      /* [n][n_kv_heads * head_dim] */
     float *gate, *up;  /* [n][ffn] */
     float *scores;     /* [n] */
+    float *wide;       /* [dense] */
     float *row;        /* one dequantised weight row, at most max(n_embd, q width, ffn) wide */
 } pass;
 
@@ -78,8 +81,8 @@ static float dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, where K is W's dims[0]; adds bias [rows] unless
- * NULL. */
+/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, where K is W's dims[0]; adds these rows of the bias
+ * unless it is NULL. */
 static void multiply(const pass *p, const gguf_tensor *w, int first, int rows,
                      const gguf_tensor *bias, const float *x, int n, float *y) {
     int width = (int)w->dims[0];
@@ -91,11 +94,11 @@ static void multiply(const pass *p, const gguf_tensor *w, int first, int rows,
     }
     if (!bias)
         return;
-    float *b = mem_alloc((size_t)rows * sizeof *b);
+    float *b = mem_alloc((size_t)bias->dims[0] * sizeof *b);
     model_tensor_rows(bias, 0, 1, b);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < rows; r++)
-            y[(size_t)i * (size_t)rows + (size_t)r] += b[r];
+            y[(size_t)i * (size_t)rows + (size_t)r] += b[first + r];
     free(b);
 }
 
@@ -111,6 +114,37 @@ static void rms_norm(const pass *p, const gguf_tensor *weight, const float *x, i
         for (int j = 0; j < width; j++)
             out[j] = x[j] * scale * p->row[j];
     }
+}
+
+/* out[i] = (x[i] - mean) / deviation * weight + bias for p->n states; out may be x. */
+static void layer_norm(const pass *p, const gguf_tensor *weight, const gguf_tensor *bias,
+                       const float *x, float *out) {
+    int width = p->c->n_embd;
+    float *b = mem_alloc((size_t)width * sizeof *b);
+    model_tensor_rows(weight, 0, 1, p->row);
+    model_tensor_rows(bias, 0, 1, b);
+    for (int i = 0; i < p->n; i++, x += width, out += width) {
+        double mean = 0, square = 0;
+        for (int j = 0; j < width; j++)
+            mean += (double)x[j] / width;
+        for (int j = 0; j < width; j++)
+            square += ((double)x[j] - mean) * ((double)x[j] - mean);
+        double scale = 1 / sqrt(square / width + (double)p->c->eps);
+        for (int j = 0; j < width; j++)
+            out[j] = (float)(((double)x[j] - mean) * scale) * p->row[j] + b[j];
+    }
+    free(b);
+}
+
+/* h = norm(x); with layer norms, x becomes h. */
+static void norm_states(const pass *p, int layer, norm_place place) {
+    const gguf_tensor *weight = config_norm(p->r->g, p->c, layer, place, "weight");
+    if (!p->c->layer_norm) {
+        rms_norm(p, weight, p->x, p->n, p->c->n_embd, p->h);
+        return;
+    }
+    layer_norm(p, weight, config_norm(p->r->g, p->c, layer, place, "bias"), p->x, p->h);
+    memcpy(p->x, p->h, (size_t)p->n * (size_t)p->c->n_embd * sizeof *p->x);
 }
 
 /* Applies rope to every head of x[n][heads * head_dim], for position min(i, last) in row i. */
@@ -169,16 +203,20 @@ static void attend(const pass *p, int position, int head, float *out) {
     size_t kv_head = (size_t)(head / (c->n_heads / c->n_kv_heads)) * width;
     int sinks = streams(p) ? p->r->sinks : 0;
     int window = streams(p) ? p->r->window : config_layer_window(c, p->layer);
-    int first = window > 0 ? BASE_MAX(position - window + 1, 0) : 0;
-    for (int j = 0; j <= position; j++) {
+    int first = window > 0 ? BASE_MAX(position - window + 1, 0) : 0, last = position;
+    if (c->both_ways) {
+        first = window > 0 ? BASE_MAX(position - window / 2, 0) : 0;
+        last = window > 0 ? BASE_MIN(position + window / 2, p->n - 1) : p->n - 1;
+    }
+    for (int j = 0; j <= last; j++) {
         const float *q = (j < sinks ? p->q_sink : p->q) + at;
         float score = dot(q, p->k + (size_t)j * kv_width + kv_head, c->head_dim) * c->attn_scale;
         bool seen = j < sinks || j >= first;
         p->scores[j] = seen ? soft_cap(score, c->attn_softcap) : -INFINITY;
     }
-    softmax(p->scores, position + 1);
+    softmax(p->scores, last + 1);
     memset(out, 0, width * sizeof *out);
-    for (int j = 0; j <= position; j++) {
+    for (int j = 0; j <= last; j++) {
         const float *v = p->v + (size_t)j * kv_width + kv_head;
         for (size_t d = 0; d < width; d++)
             out[d] += p->scores[j] * v[d];
@@ -192,14 +230,15 @@ static const gguf_tensor *weight(const pass *p, const char *name) {
 static void project_qkv(const pass *p) {
     const model_config *c = p->c;
     int q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+    bool bias = c->qkv_bias;
     if (c->fused_qkv) {
         const gguf_tensor *w = weight(p, "attn_qkv.weight");
-        multiply(p, w, 0, q, NULL, p->h, p->n, p->q);
-        multiply(p, w, q, kv, NULL, p->h, p->n, p->k);
-        multiply(p, w, q + kv, kv, NULL, p->h, p->n, p->v);
+        const gguf_tensor *b = bias ? weight(p, "attn_qkv.bias") : NULL;
+        multiply(p, w, 0, q, b, p->h, p->n, p->q);
+        multiply(p, w, q, kv, b, p->h, p->n, p->k);
+        multiply(p, w, q + kv, kv, b, p->h, p->n, p->v);
         return;
     }
-    bool bias = c->qkv_bias;
     multiply(p, weight(p, "attn_q.weight"), 0, q, bias ? weight(p, "attn_q.bias") : NULL, p->h,
              p->n, p->q);
     multiply(p, weight(p, "attn_k.weight"), 0, kv, bias ? weight(p, "attn_k.bias") : NULL, p->h,
@@ -221,7 +260,7 @@ static void add_branch(const pass *p, const char *post_norm) {
 
 static void attention(const pass *p) {
     const model_config *c = p->c;
-    rms_norm(p, weight(p, "attn_norm.weight"), p->x, p->n, c->n_embd, p->h);
+    norm_states(p, p->layer, NORM_ATTENTION);
     project_qkv(p);
     if (c->qk_norm) {
         rms_norm(p, weight(p, "attn_q_norm.weight"), p->q, p->n * c->n_heads, c->head_dim, p->q);
@@ -247,20 +286,27 @@ static void attention(const pass *p) {
 static float activate(ffn_activation kind, float x) {
     if (kind == FFN_SILU)
         return x / (1 + expf(-x));
+    if (kind == FFN_GELU)
+        return 0.5f * x * (1 + erff(x * 0.70710678118654752440f));
     const float root = 0.79788456080286535588f; /* sqrt(2 / pi) */
     return 0.5f * x * (1 + tanhf(root * (x + 0.044715f * x * x * x)));
 }
 
 static void feed_forward(const pass *p) {
     const model_config *c = p->c;
-    rms_norm(p, weight(p, "ffn_norm.weight"), p->x, p->n, c->n_embd, p->h);
+    norm_states(p, p->layer, NORM_FFN);
     const gguf_tensor *up = weight(p, "ffn_up.weight");
     const gguf_tensor *gate = c->fused_gate_up ? up : weight(p, "ffn_gate.weight");
-    multiply(p, gate, 0, c->ffn, NULL, p->h, p->n, p->gate);
-    multiply(p, up, c->fused_gate_up ? c->ffn : 0, c->ffn, NULL, p->h, p->n, p->up);
-    for (size_t i = 0; i < (size_t)p->n * (size_t)c->ffn; i++)
-        p->up[i] *= activate(c->activation, p->gate[i]);
-    multiply(p, weight(p, "ffn_down.weight"), 0, c->n_embd, NULL, p->up, p->n, p->branch);
+    const gguf_tensor *up_bias = c->ffn_bias ? weight(p, "ffn_up.bias") : NULL;
+    size_t count = (size_t)p->n * (size_t)c->ffn;
+    multiply(p, up, c->fused_gate_up ? c->ffn : 0, c->ffn, up_bias, p->h, p->n, p->up);
+    if (!c->ungated)
+        multiply(p, gate, 0, c->ffn, NULL, p->h, p->n, p->gate);
+    for (size_t i = 0; i < count; i++)
+        p->up[i] = c->ungated ? activate(c->activation, p->up[i])
+                              : p->up[i] * activate(c->activation, p->gate[i]);
+    multiply(p, weight(p, "ffn_down.weight"), 0, c->n_embd,
+             c->ffn_bias ? weight(p, "ffn_down.bias") : NULL, p->up, p->n, p->branch);
     add_branch(p, "post_ffw_norm.weight");
 }
 
@@ -273,12 +319,23 @@ static void embed(const pass *p, const llm_token *tokens) {
         model_tensor_rows(table, (uint64_t)tokens[i], 1, p->x + (size_t)i * width);
     for (size_t i = 0; i < (size_t)p->n * width; i++)
         p->x[i] *= p->c->embd_scale;
+    for (int i = 0; i < p->n && p->c->types; i++) {
+        model_tensor_rows(model_tensor(p->r->g, -1, "token_types.weight"), 0, 1, p->row);
+        for (size_t j = 0; j < width; j++)
+            p->x[(size_t)i * width + j] += p->row[j];
+    }
+    for (int i = 0; i < p->n && p->c->positions; i++) {
+        model_tensor_rows(model_tensor(p->r->g, -1, "position_embd.weight"), (uint64_t)i, 1,
+                          p->row);
+        for (size_t j = 0; j < width; j++)
+            p->x[(size_t)i * width + j] += p->row[j];
+    }
 }
 
 static void head(pass *p, int first, float *logits) {
     const model_config *c = p->c;
     p->layer = -1;
-    rms_norm(p, weight(p, "output_norm.weight"), p->x, p->n, c->n_embd, p->h);
+    norm_states(p, c->n_layers, NORM_FINAL);
     multiply(p, weight(p, c->tied_head ? "token_embd.weight" : "output.weight"), 0, c->vocab, NULL,
              p->h + (size_t)first * (size_t)c->n_embd, p->n - first, logits);
     size_t count = (size_t)(p->n - first) * (size_t)c->vocab;
@@ -292,13 +349,14 @@ static bool allocate(pass *p) {
     size_t n = (size_t)p->n, d = (size_t)c->n_embd, ffn = (size_t)c->ffn;
     size_t q = (size_t)c->n_heads * (size_t)c->head_dim,
            kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
-    size_t widest = BASE_MAX(BASE_MAX(d, q), ffn);
-    float *at = mem_try_alloc((n * (3 * d + 3 * q + 2 * kv + 2 * ffn + 1) + widest) * sizeof *at);
+    size_t dense = (size_t)c->dense, widest = BASE_MAX(BASE_MAX(d, q), BASE_MAX(ffn, dense));
+    float *at =
+        mem_try_alloc((n * (3 * d + 3 * q + 2 * kv + 2 * ffn + 1 + dense) + widest) * sizeof *at);
     if (!at)
         return false;
     float **parts[] = {&p->x, &p->h, &p->branch, &p->q,  &p->q_sink, &p->att,
-                       &p->k, &p->v, &p->gate,   &p->up, &p->scores};
-    const size_t widths[] = {d, d, d, q, q, q, kv, kv, ffn, ffn, 1};
+                       &p->k, &p->v, &p->gate,   &p->up, &p->scores, &p->wide};
+    const size_t widths[] = {d, d, d, q, q, q, kv, kv, ffn, ffn, 1, dense};
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
         *parts[i] = at;
         at += n * widths[i];
@@ -307,23 +365,65 @@ static bool allocate(pass *p) {
     return true;
 }
 
-int reference_forward(const reference *r, const llm_token *tokens, int n, int first, float *logits,
-                      err *e) {
-    assert(first >= 0 && first < n);
-    for (int i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= r->c.vocab)
+/* Runs the layers over tokens[n] and leaves the states in p->x; the caller frees it. */
+static int layers_run(pass *p, const llm_token *tokens, err *e) {
+    for (int i = 0; i < p->n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= p->c->vocab)
             return err_set(e, ERR_LIMIT, "token %d is not in the model's vocabulary",
                            (int)tokens[i]);
     }
-    pass p = {.r = r, .c = &r->c, .n = n};
-    if (!allocate(&p))
-        return err_set(e, ERR_FULL, "no memory for a reference pass over %d tokens", n);
-    embed(&p, tokens);
-    for (p.layer = 0; p.layer < r->c.n_layers; p.layer++) {
-        attention(&p);
-        feed_forward(&p);
+    if (!allocate(p))
+        return err_set(e, ERR_FULL, "no memory for a reference pass over %d tokens", p->n);
+    embed(p, tokens);
+    for (p->layer = 0; p->layer < p->c->n_layers; p->layer++) {
+        attention(p);
+        feed_forward(p);
     }
-    head(&p, first, logits);
-    free(p.x);
     return 0;
+}
+
+int reference_forward(const reference *r, const llm_token *tokens, int n, int first, float *logits,
+                      err *e) {
+    assert(first >= 0 && first < n && r->c.pooling == POOL_NONE);
+    pass p = {.r = r, .c = &r->c, .n = n};
+    int code = layers_run(&p, tokens, e);
+    if (code == 0)
+        head(&p, first, logits);
+    free(p.x);
+    return code;
+}
+
+/* vector[n_embd] = the states of a text, pooled, through the dense layers, of length 1. */
+static void pool_states(const pass *p, float *vector) {
+    const model_config *c = p->c;
+    size_t width = (size_t)c->n_embd;
+    int from = c->pooling == POOL_LAST ? p->n - 1 : 0, to = c->pooling == POOL_FIRST ? 1 : p->n;
+    norm_states(p, c->n_layers, NORM_FINAL);
+    for (size_t j = 0; j < width; j++) {
+        double sum = 0, norm = to - from;
+        for (int i = from; i < to; i++)
+            sum += (double)p->h[(size_t)i * width + j];
+        vector[j] = (float)(sum / norm);
+    }
+    if (c->dense > 0) {
+        multiply(p, model_tensor(p->r->g, -1, "dense_2.weight"), 0, c->dense, NULL, vector, 1,
+                 p->wide);
+        multiply(p, model_tensor(p->r->g, -1, "dense_3.weight"), 0, c->n_embd, NULL, p->wide, 1,
+                 vector);
+    }
+    double square = 0;
+    for (size_t j = 0; j < width; j++)
+        square += (double)vector[j] * (double)vector[j];
+    for (size_t j = 0; j < width; j++)
+        vector[j] = (float)((double)vector[j] / sqrt(square));
+}
+
+int reference_embed(const reference *r, const llm_token *tokens, int n, float *vector, err *e) {
+    assert(n > 0 && r->c.pooling != POOL_NONE);
+    pass p = {.r = r, .c = &r->c, .n = n};
+    int code = layers_run(&p, tokens, e);
+    if (code == 0)
+        pool_states(&p, vector);
+    free(p.x);
+    return code;
 }

@@ -29,4 +29,7 @@ void reference_set_streaming(reference *r, int sinks, int window);
 int reference_forward(const reference *r, const llm_token *tokens, int n, int first, float *logits,
                       err *e);
 
+/* The vector [n_embd] of a text's tokens, of length 1, by an embedding model. ERR_LIMIT as above. */
+int reference_embed(const reference *r, const llm_token *tokens, int n, float *vector, err *e);
+
 #endif

@@ -40,6 +40,37 @@ static void check_tiny(const tiny_model *t, const float *expected) {
     make_free(&m);
 }
 
+static void check_encoder(const tiny_model *t, const float *expected) {
+    gguf_maker m = {0};
+    str file = tiny_make(&m, t);
+    gguf *g;
+    reference *r;
+    err e = {0};
+    llm_token tokens[TINY_TOKENS];
+    float vector[TINY_EMBD];
+    tiny_tokens(tokens);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
+    if (reference_open(g, &r, &e) != 0)
+        fail_msg("%s: %s", t->name, e.message);
+    assert_int_equal(reference_embed(r, tokens, TINY_TOKENS, vector, &e), 0);
+    for (int i = 0; i < TINY_EMBD; i++) {
+        if (!(fabsf(vector[i] - expected[i]) < 1e-5f))
+            fail_msg("%s: number %d is %.7g instead of %.7g", t->name, i, (double)vector[i],
+                     (double)expected[i]);
+    }
+    reference_close(r);
+    gguf_close(g);
+    make_free(&m);
+}
+
+static void read_line(FILE *f, const char *name, int count, float *out) {
+    char word[32];
+    assert_int_equal(fscanf(f, "%31s", word), 1);
+    assert_string_equal(word, name);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(fscanf(f, "%f", &out[i]), 1);
+}
+
 static void every_architecture_equals_numpy(void **state) {
     (void)state;
     char path[4096], name[32];
@@ -47,11 +78,13 @@ static void every_architecture_equals_numpy(void **state) {
     assert_non_null(f);
     for (size_t i = 0; i < BASE_COUNT(tiny_models); i++) {
         float expected[2 * TINY_VOCAB];
-        assert_int_equal(fscanf(f, "%31s", name), 1);
-        assert_string_equal(name, tiny_models[i].name);
-        for (int j = 0; j < 2 * TINY_VOCAB; j++)
-            assert_int_equal(fscanf(f, "%f", &expected[j]), 1);
+        read_line(f, tiny_models[i].name, 2 * TINY_VOCAB, expected);
         check_tiny(&tiny_models[i], expected);
+    }
+    for (size_t i = 0; i < BASE_COUNT(tiny_encoders); i++) {
+        float expected[TINY_EMBD];
+        read_line(f, tiny_encoders[i].name, TINY_EMBD, expected);
+        check_encoder(&tiny_encoders[i], expected);
     }
     assert_int_equal(fscanf(f, "%31s", name), EOF);
     fclose(f);

@@ -1,6 +1,6 @@
 """Writes tiny.txt: the logits of tiny models of every architecture (rows as in tests/unit/gpu_tiny.h), computed in
 numpy's float64 after the papers and the models' published code, independently of ours. A line: the model's name,
-then vocab numbers for each of the last two positions.
+then vocab numbers for each of the last two positions; of an embedding model, the numbers of the text's vector.
 
     pip install numpy gguf
     python tests/vectors/make_tiny.py > tests/vectors/tiny.txt
@@ -10,7 +10,7 @@ import re
 import numpy as np
 import gguf
 
-EMBD, HEADS, KV_HEADS, FFN, VOCAB, TOKENS = 32, 4, 2, 64, 40, 12
+EMBD, HEADS, KV_HEADS, FFN, VOCAB, TOKENS, CONTEXT = 32, 4, 2, 64, 40, 12, 64
 EPS, BASE, FACTOR, TRAINED = float(np.float32(1e-5)), 500.0, 4.0, 16.0
 MODELS = [  # name, arch, layers, head_dim, traits, window, scaling
     ("llama", "llama", 2, 8, "", 0, None),
@@ -27,6 +27,14 @@ MODELS = [  # name, arch, layers, head_dim, traits, window, scaling
     ("gemma2", "gemma2", 3, 16, "postnorm caps", 5, None),
     ("gemma3", "gemma3", 7, 16, "postnorm qknorm", 5, "linear"),
 ]
+BERT = "after ungated learned bias outbias"
+ENCODERS = [  # and the pooling
+    ("bert", "bert", 2, 8, BERT, 0, None, "mean"),
+    ("bert-first", "bert", 2, 8, BERT, 0, None, "first"),
+    ("nomic-bert", "nomic-bert", 2, 8, "after fused", 0, None, "mean"),
+    ("qwen3-embedding", "qwen3", 2, 16, "qknorm", 0, None, "last"),
+    ("gemma-embedding", "gemma-embedding", 7, 16, "postnorm qknorm dense", 5, None, "mean"),
+]
 ARCHS = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
 MASK = (1 << 64) - 1
 
@@ -40,6 +48,7 @@ class Model:
     def __init__(self, row):
         self.name, self.arch, self.layers, self.dim, traits, self.window, self.scaling = row
         self.traits = set(traits.split())
+        self.kv_heads = HEADS if "after" in self.traits else KV_HEADS
         self.names = known_names(self.arch)
 
     def tensor(self, name, columns, rows=1, centre=0.0, scale=1.0):
@@ -59,11 +68,12 @@ class Model:
         return self.tensor(name, width, 1, 1.0, 0.5)
 
     def is_windowed(self, layer):
-        return bool(self.window) and {"phi3": True, "gemma2": layer % 2 == 0, "gemma3": (layer + 1) % 6 != 0}[self.arch]
+        return bool(self.window) and {"phi3": True, "gemma2": layer % 2 == 0, "gemma3": (layer + 1) % 6 != 0,
+                                      "gemma-embedding": (layer + 1) % 6 != 0}[self.arch]
 
     def rotation(self, layer):
         """Complex factors [TOKENS, dim/2]."""
-        local = self.arch == "gemma3" and self.is_windowed(layer)
+        local = self.arch in ("gemma3", "gemma-embedding") and self.is_windowed(layer)
         base = 10000.0 if local else BASE
         inv = 1.0 / base ** (np.arange(0, self.dim, 2) / self.dim)
         magnitude = 1.0
@@ -92,7 +102,7 @@ class Model:
         return np.concatenate([z.real, z.imag], -1)
 
     def qkv(self, h, at):
-        q, kv = HEADS * self.dim, KV_HEADS * self.dim
+        q, kv = HEADS * self.dim, self.kv_heads * self.dim
         if "fused" in self.traits:
             parts = np.split(h @ self.tensor(at + "attn_qkv.weight", EMBD, q + 2 * kv).T, [q, q + kv], axis=1)
         else:
@@ -107,14 +117,17 @@ class Model:
         if "qknorm" in self.traits:
             q = norm(q, self.gain(at + "attn_q_norm.weight", self.dim))
             k = norm(k, self.gain(at + "attn_k_norm.weight", self.dim))
-        if not (self.arch == "smollm3" and layer % 4 == 3):
+        if not (self.arch == "smollm3" and layer % 4 == 3) and "learned" not in self.traits:
             q, k = self.rope(q, layer), self.rope(k, layer)
-        k, v = (np.repeat(x, HEADS // KV_HEADS, axis=1) for x in (k, v))
+        k, v = (np.repeat(x, HEADS // self.kv_heads, axis=1) for x in (k, v))
         scores = np.einsum("ihd,jhd->hij", q, k) / math.sqrt(self.dim)
         if "caps" in self.traits:
             scores = 5 * np.tanh(scores / 5)
         back = np.arange(TOKENS)[:, None] - np.arange(TOKENS)[None, :]
-        hidden = (back < 0) | (self.is_windowed(layer) & (back >= self.window))
+        if self.arch in ("bert", "nomic-bert", "gemma-embedding"):
+            hidden = self.is_windowed(layer) & (abs(back) > self.window // 2)
+        else:
+            hidden = (back < 0) | (self.is_windowed(layer) & (back >= self.window))
         weights = np.exp(np.where(hidden, -np.inf, scores))
         weights /= weights.sum(-1, keepdims=True)
         out = np.einsum("hij,jhd->ihd", weights, v).reshape(TOKENS, -1)
@@ -123,7 +136,11 @@ class Model:
 
     def feed_forward(self, h, layer):
         at = f"blk.{layer}."
-        if "fused" in self.traits:
+        if "ungated" in self.traits:
+            up = h @ self.tensor(at + "ffn_up.weight", EMBD, FFN).T + self.tensor(at + "ffn_up.bias", FFN)
+            up = 0.5 * up * (1 + np.vectorize(math.erf)(up / math.sqrt(2)))
+            return up @ self.tensor(at + "ffn_down.weight", FFN, EMBD).T + self.tensor(at + "ffn_down.bias", EMBD)
+        if "fused" in self.traits and "after" not in self.traits:
             gate, up = np.split(h @ self.tensor(at + "ffn_up.weight", EMBD, 2 * FFN).T, 2, axis=1)
         else:
             gate = h @ self.tensor(at + "ffn_gate.weight", EMBD, FFN).T
@@ -134,7 +151,31 @@ class Model:
             gate = gate / (1 + np.exp(-gate))
         return (gate * up) @ self.tensor(at + "ffn_down.weight", FFN, EMBD).T
 
-    def logits(self):
+    def after(self, x, name):
+        """A layer norm."""
+        x = x - x.mean(-1, keepdims=True)
+        return norm(x, self.gain(name + ".weight", EMBD)) + self.tensor(name + ".bias", EMBD)
+
+    def encoded(self):
+        """States of an encoder whose norms come after each sum (Devlin et al., arXiv 1810.04805)."""
+        x = self.tensor("token_embd.weight", EMBD, VOCAB, 0.0, 4.0)[[i * i * 7 % VOCAB for i in range(TOKENS)]]
+        x = x + self.tensor("token_types.weight", EMBD, 2)[0]
+        if "learned" in self.traits:
+            x = x + self.tensor("position_embd.weight", EMBD, CONTEXT)[:TOKENS]
+        x = self.after(x, "token_embd_norm")
+        for layer in range(self.layers):
+            x = self.after(x + self.attention(x, layer), f"blk.{layer}.attn_output_norm")
+            x = self.after(x + self.feed_forward(x, layer), f"blk.{layer}.layer_output_norm")
+        return x
+
+    def vector(self, pooling):
+        x = self.encoded() if "after" in self.traits else norm(self.states(), self.gain("output_norm.weight", EMBD))
+        x = {"mean": x.mean(0), "first": x[0], "last": x[-1]}[pooling]
+        if "dense" in self.traits:
+            x = self.tensor("dense_3.weight", FFN, EMBD) @ (self.tensor("dense_2.weight", EMBD, FFN) @ x)
+        return x / np.sqrt(x @ x)
+
+    def states(self):
         table = self.tensor("token_embd.weight", EMBD, VOCAB, 0.0, 4.0)
         x = table[[i * i * 7 % VOCAB for i in range(TOKENS)]]
         if self.arch.startswith("gemma"):
@@ -147,6 +188,11 @@ class Model:
                 if "postnorm" in self.traits:
                     branch = norm(branch, self.gain(f"{at}{after}.weight", EMBD))
                 x = x + branch
+        return x
+
+    def logits(self):
+        x = self.states()
+        table = self.tensor("token_embd.weight", EMBD, VOCAB, 0.0, 4.0)
         head = self.tensor("output.weight", EMBD, VOCAB, 0.0, 4.0) if "head" in self.traits else table
         out = norm(x, self.gain("output_norm.weight", EMBD)) @ head.T
         return 3 * np.tanh(out / 3) if "caps" in self.traits else out
@@ -159,3 +205,5 @@ def norm(x, gain):
 if __name__ == "__main__":
     for row in MODELS:
         print(row[0], *(f"{v:.7g}" for v in Model(row).logits()[-2:].reshape(-1)))
+    for row in ENCODERS:
+        print(row[0], *(f"{v:.7g}" for v in Model(row[:7]).vector(row[7])))

@@ -69,8 +69,42 @@ def bpe_vocabulary(pre, pattern, ignore_merges):
           "token_type": [1] * len(tokens)}, lambda text: t.encode(text, add_special_tokens=False).ids, 3)
 
 
+# What BERT's normaliser treats apart: accents, cases of two code points, ideographs, Hangul, white space, control
+# and format characters, punctuation of all kinds, marks that are letters, long words, names of control tokens.
+WORDS = [
+    "Caf\u00e9 NA\u00cfVE r\u00e9sum\u00e9 e\u0301 \u0130stanbul \u00dcber stra\u00dfe \u1e9e",
+    "\u65e5\u672c\u8a9e the\u65e5license \ud55c\uad6d\uc5b4 \uf900 \u3042\u30a2",
+    "a\u00a0b\u2003c\u3000d\u2028e\u2029f\u200bg\u00adh\ufeffi\u0000j\u0085k\u000bl",
+    "it's \u00abquoted\u00bb \u2014 \u201cno\u201d \u00bfwhat? $5 +a=b^c~d|e`f \u20ac\u00a3 \u2122 a\u037eb \u30fb",
+    "[CLS] [SEP] [UNK] [MASK] ##ing \u2581the the[SEP]license",
+    "\u0939\u093f\u0928\u094d\u0926\u0940 \u0627\u0644\u0639\u0631\u0628\u064e \u05e9\u05c1 \u03a3\u03a3\u03c2 \ufb01 \u212a \u2126",
+    "x" * 100 + " " + "x" * 101 + " " + "licensor" * 12 + " " + "licensor" * 13,
+    "\U0001f600 thumbs\U0001f44d\U0001f3fd \U0001d400 \ufffd \ue000 \u0378 \U00020000x\U0002b740",
+]
+
+
+def wordpiece_vocabulary(lowercase):
+    t = tokenizers.BertWordPieceTokenizer(lowercase=lowercase)
+    t.train_from_iterator([LICENSE] + WORDS * 3, vocab_size=700, show_progress=False, min_frequency=2)
+    tokens = sorted(t.get_vocab(), key=t.get_vocab().get)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+    def piece(token):
+        return token if token in special else token[2:] if token.startswith("##") else "\u2581" + token
+    kinds = [2 if v == "[UNK]" else 3 if v in special else 1 for v in tokens]
+    # names of control tokens are plain text here
+    plain = tokenizers.Tokenizer(tokenizers.models.WordPiece(t.get_vocab(), unk_token="[UNK]"))
+    plain.normalizer, plain.pre_tokenizer = t.normalizer, t.pre_tokenizer
+    emit({"vocabulary": f"WordPiece lowercase={lowercase}", "model": "bert", "tokens": [piece(v) for v in tokens],
+          "token_type": kinds}, lambda text: plain.encode(text, add_special_tokens=False).ids, 4)
+    for text in WORDS:
+        print(json.dumps({"text": text, "ids": plain.encode(text, add_special_tokens=False).ids}))
+
+
 sentencepiece_vocabulary(True, False)
 sentencepiece_vocabulary(False, False)
 sentencepiece_vocabulary(False, True)
 bpe_vocabulary("llama-bpe", SUFFIX + WORDS + r"\p{N}{1,3}" + REST, True)
 bpe_vocabulary("qwen2", SUFFIX + WORDS + r"\p{N}" + REST, False)
+wordpiece_vocabulary(True)
+wordpiece_vocabulary(False)
