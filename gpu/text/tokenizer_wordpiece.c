@@ -6,7 +6,7 @@
  * too unless the vocabulary has capitals, white space divides, and a punctuation mark or an
  * ideograph is a word by itself. The vocabulary writes the mark U+2581 before a word's first piece.
  * A word that it cannot write whole, or of more than MOST_CHARACTERS, is the unknown token. Invariant:
- * no word of plain text is the name of a control token, since '[' and ']' are words of their own.
+ * plain text never becomes a control token, since only unguarded tokens are looked up.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -48,7 +48,6 @@ static char_kind kind_of(uint32_t c) {
         return CHAR_SPACE;
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     switch (category) {
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CS:
@@ -90,6 +89,9 @@ static void word_add(word *w, uint32_t c) {
 static int32_t longest_piece(const tokenizer *t, const char *text, size_t from, size_t n,
                              size_t *bytes) {
     size_t least = from == 0 ? MARK_BYTES : 0;
+    bool mark = n - from >= MARK_BYTES && memcmp(text + from, MARK, MARK_BYTES) == 0;
+    if (from > 0 && mark) /* a mark in the text: what begins with it is the first piece of a word */
+        return -1;
     for (size_t len = BASE_MIN(n - from, t->longest); len > least; len--) {
         bool inside = from + len < n && ((unsigned char)text[from + len] & 0xC0u) == 0x80u;
         int32_t id = inside ? -1 : vocab_find(t, (str){text + from, len});

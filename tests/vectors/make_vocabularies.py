@@ -76,7 +76,7 @@ WORDS = [
     "\u65e5\u672c\u8a9e the\u65e5license \ud55c\uad6d\uc5b4 \uf900 \u3042\u30a2",
     "a\u00a0b\u2003c\u3000d\u2028e\u2029f\u200bg\u00adh\ufeffi\u0000j\u0085k\u000bl",
     "it's \u00abquoted\u00bb \u2014 \u201cno\u201d \u00bfwhat? $5 +a=b^c~d|e`f \u20ac\u00a3 \u2122 a\u037eb \u30fb",
-    "[CLS] [SEP] [UNK] [MASK] ##ing \u2581the the[SEP]license",
+    "[CLS] [SEP] [UNK] [MASK] ##ing \u2581the the\u2581license the[SEP]license",
     "\u0939\u093f\u0928\u094d\u0926\u0940 \u0627\u0644\u0639\u0631\u0628\u064e \u05e9\u05c1 \u03a3\u03a3\u03c2 \ufb01 \u212a \u2126",
     "x" * 100 + " " + "x" * 101 + " " + "licensor" * 12 + " " + "licensor" * 13,
     "\U0001f600 thumbs\U0001f44d\U0001f3fd \U0001d400 \ufffd \ue000 \u0378 \U00020000x\U0002b740",
