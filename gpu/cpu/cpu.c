@@ -64,7 +64,8 @@ static double share_in_bytes(const gguf *file, int levels) {
 
 /* Measures FLOP/s of one thread in every precision and chooses the precision of 'auto'. int8 is
  * chosen only for quantised files, which lose little more accuracy by it: llama.cpp also rounds
- * states to bytes in groups of 32 for these files. */
+ * states to bytes in groups of 32 for these files. It is not chosen for embedding models: their
+ * vectors lose more than in bf16, and gain little speed. */
 static void rates_measure(const llm_engine *engine, const int8_kernels *int8, side_facts *out) {
     static const gemm_type types[LLM_PRECISIONS] = {[LLM_F32] = GEMM_F32,
                                                     [LLM_BF16] = GEMM_BF16,
@@ -75,8 +76,8 @@ static void rates_measure(const llm_engine *engine, const int8_kernels *int8, si
         if (!in_bytes(p) || fits_bytes(c))
             out->rate[p] = gemm_measure(types[p], c->n_embd, 384);
     out->precision = bf16_gains(out) ? LLM_BF16 : LLM_F32;
-    if (out->rate[LLM_INT8] > out->rate[out->precision] * MUST_GAIN && is_quantised(engine->file) &&
-        share_in_bytes(engine->file, int8->levels) > 0.5)
+    if (out->rate[LLM_INT8] > out->rate[out->precision] * MUST_GAIN && c->pooling == POOL_NONE &&
+        is_quantised(engine->file) && share_in_bytes(engine->file, int8->levels) > 0.5)
         out->precision = LLM_INT8;
 }
 

@@ -4,7 +4,7 @@
  *
  * A run embeds all texts; the median of the runs counts, by the clock and by CPU time. Opening the
  * model and reading its weights are not counted. --vectors writes the vectors as f32, row by row,
- * for tests/vectors/compare_embed.py.
+ * as tests/bench/embed_peer.py reads them.
  */
 #include <stdio.h>
 #include <stdlib.h>

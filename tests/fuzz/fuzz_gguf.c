@@ -64,7 +64,12 @@ static void run_model(const gguf *g) {
         return;
     const model_config *c = reference_config(r);
     const llm_token tokens[2] = {0, (llm_token)(c->vocab - 1)};
-    if ((double)c->n_layers * c->n_embd * c->ffn < 1e6 && c->vocab < 1 << 16) {
+    bool quick = (double)c->n_layers * c->n_embd * c->ffn < 1e6 && c->vocab < 1 << 16;
+    if (quick && c->pooling != POOL_NONE && c->context > 1 && c->dense < 1 << 16) {
+        float *vector = malloc((size_t)c->n_embd * sizeof *vector);
+        reference_embed(r, tokens, 2, vector, &e);
+        free(vector);
+    } else if (quick && c->pooling == POOL_NONE) {
         float *logits = malloc((size_t)c->vocab * sizeof *logits);
         reference_forward(r, tokens, 2, 1, logits, &e);
         free(logits);

@@ -1,7 +1,7 @@
 /*
- * fuzz_tokenizer.c - any bytes as text, through both kinds of tokenizer with small vocabularies
- * that can write every byte: the tokens must decode to the bytes, and none of them may be a guarded
- * one.
+ * fuzz_tokenizer.c - any bytes as text, through all kinds of tokenizer with small vocabularies: no
+ * token may be a guarded one. BPE and SentencePiece can write every byte, and the tokens must decode
+ * to the bytes. WordPiece cannot, and may give the unknown token.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,19 +128,38 @@ static tokenizer *open_spm(void) {
     return open_vocabulary(&v);
 }
 
+/* Control tokens and a few words and pieces, with or without capitals. */
+static tokenizer *open_wordpiece(bool cased) {
+    static const char *const words[] = {
+        "[CLS]", "[SEP]", "[UNK]",         "\xE2\x96\x81the",          "\xE2\x96\x81[",
+        "s",     "e",     "\xE2\x96\x81t", "\xE2\x96\x81\xE2\x96\x81", "\xC3\xA9"};
+    vocabulary v = {0};
+    text(&v, "tokenizer.ggml.model", "bert");
+    array(&v, "tokenizer.ggml.tokens", 8, BASE_COUNT(words) + cased);
+    for (size_t i = 0; i < BASE_COUNT(words); i++)
+        put_str(&v.kvs, str_from(words[i]));
+    if (cased)
+        put_str(&v.kvs, STR("\xE2\x96\x81The"));
+    array(&v, "tokenizer.ggml.token_type", 5, BASE_COUNT(words) + cased);
+    for (size_t i = 0; i < BASE_COUNT(words) + cased; i++)
+        put(&v.kvs, &(int32_t){i < 2 ? TOKEN_CONTROL : i == 2 ? TOKEN_UNKNOWN : TOKEN_NORMAL}, 4);
+    return open_vocabulary(&v);
+}
+
 static void check(const tokenizer *t, str s) {
     llm_token *ids = NULL;
     size_t count = 0, cap = 0;
     buf back = {0};
     tokenizer_encode(t, s, false, true, &ids, &count, &cap);
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= t->n || token_is(t, ids[i], TOKEN_IS_GUARDED))
+        bool unknown = t->kind == KIND_WORDPIECE && ids[i] == t->unknown;
+        if (ids[i] < 0 || ids[i] >= t->n || (token_is(t, ids[i], TOKEN_IS_GUARDED) && !unknown))
             abort();
         tokenizer_decode(t, ids[i], false, &back);
     }
     /* it means a space there */
     bool marked = t->kind == KIND_SENTENCEPIECE && s.n && memmem(s.p, s.n, "\xE2\x96\x81", 3);
-    if (!marked && !str_equal(buf_str(&back), s))
+    if (t->kind != KIND_WORDPIECE && !marked && !str_equal(buf_str(&back), s))
         abort();
     count = 0;
     tokenizer_encode(t, s, true, true, &ids, &count, &cap);
@@ -150,10 +169,14 @@ static void check(const tokenizer *t, str s) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     static const char *const pres[] = {"smollm", "gpt2", "llama-bpe", "qwen2", "gpt-4o", "tekken"};
-    static tokenizer *tokenizers[BASE_COUNT(pres) + 1]; /* made once, as long as the process */
+    /* made once, as long as the process */
+    enum { PRES = BASE_COUNT(pres), SPM = PRES, PIECES, CASED_PIECES, ALL };
+    static tokenizer *tokenizers[ALL];
     for (size_t i = 0; i < BASE_COUNT(tokenizers); i++) {
         if (!tokenizers[i])
-            tokenizers[i] = i < BASE_COUNT(pres) ? open_bpe(pres[i]) : open_spm();
+            tokenizers[i] = i < PRES   ? open_bpe(pres[i])
+                            : i == SPM ? open_spm()
+                                       : open_wordpiece(i == CASED_PIECES);
         check(tokenizers[i], (str){(const char *)data, n});
     }
     return 0;

@@ -41,17 +41,24 @@ static inline const char *shared_vectors(const char *name, char out[4096]) {
     return access(out, R_OK) == 0 ? out : NULL;
 }
 
+/* The path of a file where the quick start keeps models, or NULL where it was not fetched. */
+static inline const char *fetched_path(const char *name, char out[4096]) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    bool own = data && *data;
+    snprintf(out, 4096, "%s%s/kvasir/models/%s",
+             own    ? data
+             : home ? home
+                    : "",
+             own ? "" : "/.local/share", name);
+    return access(out, R_OK) == 0 ? out : NULL;
+}
+
 /* The default model's path, or NULL where it was not fetched. */
 static inline const char *model_path(char out[4096]) {
-    const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
-               *home = getenv("HOME");
-    if (model && *model)
-        snprintf(out, 4096, "%s", model);
-    else if (data && *data)
-        snprintf(out, 4096, "%s/%s", data, file);
-    else
-        snprintf(out, 4096, "%s/.local/share/%s", home ? home : "", file);
+    const char *model = getenv("KVASIR_MODEL");
+    if (!model || !*model)
+        return fetched_path("SmolLM2-135M-Instruct.Q4_1.gguf", out);
+    snprintf(out, 4096, "%s", model);
     return access(out, R_OK) == 0 ? out : NULL;
 }
 

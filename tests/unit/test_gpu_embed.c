@@ -279,6 +279,70 @@ static void cancelling_keeps_what_is_done(void **state) {
     llm_engine_close(engine);
 }
 
+/* ---- the real model -------------------------------------------------------------------------- */
+
+enum { WIDTH = 384, MOST_LINES = 16 };
+
+static void read_vector(const char *line, float out[WIDTH]) {
+    const char *at = json_value(line, "vector");
+    at += 1;
+    for (int i = 0; i < WIDTH; i++) {
+        char *end;
+        out[i] = strtof(at, &end);
+        at = end + strspn(end, ", ");
+    }
+    assert_int_equal(*at, ']');
+}
+
+static void check_real(const char *path, llm_precision precision, const str *texts,
+                       float (*want)[WIDTH], size_t n, double least) {
+    llm_engine_options options = {.path = path, .precision = precision, .device = "cpu"};
+    llm_embed_options embed = {0};
+    llm_engine *engine;
+    err e = {0};
+    float got[MOST_LINES][WIDTH], *out[MOST_LINES];
+    for (size_t i = 0; i < n; i++)
+        out[i] = got[i];
+    if (llm_engine_open(&options, &engine, &e) != 0 ||
+        llm_embed(engine, texts, n, out, &embed, NULL, &e) != 0)
+        fail_msg("%s", e.message);
+    assert_int_equal(llm_engine_info(engine)->embedding, WIDTH);
+    for (size_t i = 0; i < n; i++) {
+        double cosine = 0;
+        for (int d = 0; d < WIDTH; d++)
+            cosine += (double)got[i][d] * (double)want[i][d];
+        if (!(cosine > least))
+            fail_msg("%s: text %zu has cosine %.9g", llm_engine_info(engine)->precision, i, cosine);
+    }
+    llm_engine_close(engine);
+}
+
+/* A cosine of .9999 is the limit for the precision that 'auto' chooses. */
+static void equals_sentence_transformers(void **state) {
+    (void)state;
+    char model[4096], path[4096], *line = NULL;
+    size_t cap = 0, n = 0;
+    buf texts[MOST_LINES] = {0};
+    str list[MOST_LINES];
+    float want[MOST_LINES][WIDTH];
+    if (!fetched_path("all-MiniLM-L6-v2.F16.gguf", model))
+        skip();
+    FILE *f = fopen(source_path("tests/vectors/embed.jsonl", path), "r");
+    assert_non_null(f);
+    for (; n < MOST_LINES && getline(&line, &cap, f) > 0; n++) {
+        json_string(json_value(line, "text"), &texts[n]);
+        list[n] = buf_str(&texts[n]);
+        read_vector(line, want[n]);
+    }
+    fclose(f);
+    assert_int_equal(n, 10);
+    check_real(model, LLM_PRECISION_AUTO, list, want, n, 0.9999);
+    check_real(model, LLM_F32, list, want, n, 0.99999);
+    for (size_t i = 0; i < n; i++)
+        buf_free(&texts[i]);
+    free(line);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void models_say_what_they_are_for(void **state) {
@@ -355,6 +419,7 @@ int main(void) {
         cmocka_unit_test(pooling_is_part_of_the_fingerprint),
         cmocka_unit_test(long_texts_lose_their_end),
         cmocka_unit_test(cancelling_keeps_what_is_done),
+        cmocka_unit_test(equals_sentence_transformers),
         cmocka_unit_test(models_say_what_they_are_for),
         cmocka_unit_test(bad_files_are_refused),
     };
