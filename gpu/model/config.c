@@ -512,6 +512,10 @@ int config_read(const gguf *g, model_config *c, err *e) {
     if (rc)
         return rc;
     read_traits(&r, f, c);
+    if (c->ffn_bias && !c->ungated)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s models with biases in a gated feed-forward part are not supported",
+                       f->arch);
     rc = read_pooling(&r, f, c);
     return rc ? rc : check_tensors(&r, c);
 }

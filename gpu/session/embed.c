@@ -203,7 +203,9 @@ int llm_embed(llm_engine *engine, const str *texts, size_t count, float *const *
     if (engine->info.embedding == 0) {
         err_set(e, ERR_UNSUPPORTED, "the model '%s' (%s) generates text and makes no embeddings",
                 engine->info.path, engine->info.architecture);
-        err_hint(e, "use an embedding model, such as all-MiniLM-L6-v2 in GGUF format");
+        err_hint(e,
+                 "run sh tutorials/quickstart.sh --embedder to fetch an embedding model, or name "
+                 "another one's .gguf file");
         return ERR_UNSUPPORTED;
     }
     embed_job j = {.engine = engine, .count = count, .out = out};

@@ -50,7 +50,7 @@ static int refuse_embedding_model(const llm_engine *engine, err *e) {
             "the model '%s' (%s) makes embeddings: it turns a text into a vector and cannot answer "
             "a prompt",
             engine->info.path, engine->info.architecture);
-    err_hint(e, "SET model to a model that generates text; use this one with EMBED()");
+    err_hint(e, "SET model = '' for the default model, or name one that generates text");
     return ERR_UNSUPPORTED;
 }
 

@@ -366,6 +366,31 @@ static void models_say_what_they_are_for(void **state) {
     llm_engine_close(engine);
 }
 
+#ifdef KVASIR_TEST_MODELS
+/* test:hash generates and embeds; texts with the same words have the same vector. */
+static void hashes_are_vectors(void **state) {
+    (void)state;
+    llm_engine_options open = {.path = "test:hash"};
+    llm_embed_options options = {0};
+    llm_engine *engine;
+    err e = {0};
+    assert_int_equal(llm_engine_open(&open, &engine, &e), 0);
+    enum { DIMENSIONS = 16 };
+    assert_int_equal(llm_engine_info(engine)->embedding, DIMENSIONS);
+    assert_true(llm_engine_info(engine)->generates);
+    const str texts[] = {STR("one two three"), STR("three, one: two"), STR("four"), STR("")};
+    float v[4][DIMENSIONS], *out[4] = {v[0], v[1], v[2], v[3]};
+    llm_figures figures = {0};
+    assert_int_equal(llm_embed(engine, texts, 4, out, &options, &figures, &e), 0);
+    assert_memory_equal(v[0], v[1], sizeof v[0]);
+    assert_memory_not_equal(v[0], v[2], sizeof v[0]);
+    assert_true(v[3][0] == 1);
+    assert_int_equal(figures.done, 4);
+    assert_true(figures.computed_tokens > 4);
+    llm_engine_close(engine);
+}
+#endif
+
 static void refuses(gguf_maker *m, int code, const char *reason) {
     str file = make_file(m, 3);
     gguf *g;
@@ -407,6 +432,10 @@ static void bad_files_are_refused(void **state) {
     assert_non_null(dense);
     dense[6] = '4';
     refuses(&m, ERR_CORRUPT, "lacks the tensor dense_3.weight");
+    tiny_make(&m, encoder_named("nomic-bert"));
+    static const float ones[TINY_FFN] = {1};
+    make_tensor(&m, "blk.0.ffn_up.bias", GGUF_F32, TINY_FFN, 1, ones, sizeof ones);
+    refuses(&m, ERR_UNSUPPORTED, "biases in a gated");
     tiny_make(&m, &tiny_models[0]);
     make_bool(&m, "llama.attention.causal", false);
     refuses(&m, ERR_UNSUPPORTED, "llama.pooling_type");
@@ -421,6 +450,9 @@ int main(void) {
         cmocka_unit_test(cancelling_keeps_what_is_done),
         cmocka_unit_test(equals_sentence_transformers),
         cmocka_unit_test(models_say_what_they_are_for),
+#ifdef KVASIR_TEST_MODELS
+        cmocka_unit_test(hashes_are_vectors),
+#endif
         cmocka_unit_test(bad_files_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
