@@ -203,18 +203,18 @@ static void run_last_again(fixture *f, cuda_work *w, const tree *t, answers *out
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static const tiny_model models[] = {
-    {"llama", "llama", 2, 64, 0, 0, NULL},
-    {"llama-head", "llama", 2, 128, TINY_HEAD, 0, NULL},
-    {"llama-bias", "llama", 2, 64, TINY_BIAS | TINY_OUT_BIAS, 0, NULL},
-    {"llama3", "llama", 1, 64, TINY_DIVISORS, 0, NULL},
-    {"llama-yarn", "llama", 2, 64, 0, 0, "yarn"},
-    {"smollm3", "smollm3", 4, 64, 0, 0, NULL},
-    {"qwen2", "qwen2", 2, 64, TINY_BIAS, 0, NULL},
-    {"qwen3", "qwen3", 2, 128, TINY_QK_NORM, 0, NULL},
-    {"phi3", "phi3", 2, 96, TINY_FUSED | TINY_HEAD, 5, NULL},
-    {"gemma", "gemma", 2, 256, 0, 0, NULL},
-    {"gemma2", "gemma2", 3, 256, TINY_POST_NORM | TINY_CAPS, 5, NULL},
-    {"gemma3", "gemma3", 7, 256, TINY_POST_NORM | TINY_QK_NORM, 5, "linear"},
+    {"llama", "llama", 2, 64, 0, 0, NULL, 0},
+    {"llama-head", "llama", 2, 128, TINY_HEAD, 0, NULL, 0},
+    {"llama-bias", "llama", 2, 64, TINY_BIAS | TINY_OUT_BIAS, 0, NULL, 0},
+    {"llama3", "llama", 1, 64, TINY_DIVISORS, 0, NULL, 0},
+    {"llama-yarn", "llama", 2, 64, 0, 0, "yarn", 0},
+    {"smollm3", "smollm3", 4, 64, 0, 0, NULL, 0},
+    {"qwen2", "qwen2", 2, 64, TINY_BIAS, 0, NULL, 0},
+    {"qwen3", "qwen3", 2, 128, TINY_QK_NORM, 0, NULL, 0},
+    {"phi3", "phi3", 2, 96, TINY_FUSED | TINY_HEAD, 5, NULL, 0},
+    {"gemma", "gemma", 2, 256, 0, 0, NULL, 0},
+    {"gemma2", "gemma2", 3, 256, TINY_POST_NORM | TINY_CAPS, 5, NULL, 0},
+    {"gemma3", "gemma3", 7, 256, TINY_POST_NORM | TINY_QK_NORM, 5, "linear", 0},
 };
 
 /* bf16 weights and activations differ from f32 by a few hundredths of the logits' size, since these

@@ -18,7 +18,7 @@ static llm_engine *engine;
 
 int session_setup(void **state) {
     (void)state;
-    static const tiny_model tiny = {"llama", "llama", 2, 64, 0, 0, NULL};
+    static const tiny_model tiny = {"llama", "llama", 2, 64, 0, 0, NULL, 0};
     err e = {0};
     maker = (gguf_maker){0};
     tiny_vocabulary(&maker);
