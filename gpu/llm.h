@@ -256,6 +256,9 @@ typedef struct llm_event {
      * otherwise NULL */
     const float *top_logits;
     const llm_token *top_tokens;
+    /* why the request failed, with a hint; the members above but `tag` are then undefined. NULL: it
+     * was answered */
+    const err *failure;
 } llm_event; /* pointers are valid until the next llm_step */
 
 enum { LLM_TOP_LOGITS = 10, LLM_BLOCK_TOKENS = 32 };

@@ -157,9 +157,13 @@ void llm_estimate_cached_share(op *o) {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-void llm_ask_failed(llm_sender *x, int at, uint32_t input, const err *reason) {
+static void keep_failure(op *o, int at, uint32_t input, const err *reason) {
     llm_answer none = {.failed = true, .choice = -1, .text = str_from(reason->message)};
-    keep_answer(x->o, &((llm_state *)x->o->state)->sites[at], input, &none);
+    keep_answer(o, &((llm_state *)o->state)->sites[at], input, &none);
+}
+
+void llm_ask_failed(llm_sender *x, int at, uint32_t input, const err *reason) {
+    keep_failure(x->o, at, input, reason);
 }
 
 static void learn(site_run *site, const llm_event *event, int choice) {
@@ -189,10 +193,17 @@ static void store_answer(op *o, const site_run *site, uint32_t input, const llm_
     free(spans);
 }
 
-void llm_ask_take_event(op *o, const llm_event *event) {
+int llm_ask_take_event(op *o, const llm_event *event, err *e) {
     llm_state *s = o->state;
-    site_run *site = &s->sites[event->tag >> 32];
+    int at = (int)(event->tag >> 32);
+    site_run *site = &s->sites[at];
     uint32_t input = (uint32_t)event->tag;
+    if (event->failure) {
+        if (site->plan->call->on_error == ON_ERROR_FAIL)
+            return llm_complain(o, at, input, event->failure, e);
+        keep_failure(o, at, input, event->failure);
+        return 0;
+    }
     llm_answer a = {.text = event->text,
                     .choice = event->choice,
                     .prob = event->prob,
@@ -203,7 +214,7 @@ void llm_ask_take_event(op *o, const llm_event *event) {
     if (!s->mode->answers) {
         a = (llm_answer){.text = STR(""), .choice = -1, .failed = true};
         keep_answer(o, site, input, &a);
-        return;
+        return 0;
     }
     keep_answer(o, site, input, &a);
     double *probs = ARENA_ARRAY(s->scratch, double, site->plan->call->nliterals + 1);
@@ -213,6 +224,7 @@ void llm_ask_take_event(op *o, const llm_event *event) {
                  order_of_input(site->order, site->in, input));
     utf8_copy(s->progress.last_answer, sizeof s->progress.last_answer, decided.text);
     store_answer(o, site, input, &a, (uint64_t)event->computed_tokens);
+    return 0;
 }
 
 void llm_ask_remember(op *o) {

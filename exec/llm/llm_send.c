@@ -163,11 +163,10 @@ int64_t llm_row_of_input(const llm_inputs *in, uint32_t input) {
     return 0;
 }
 
-/* Adds the call's position and the row to an error of llm_submit. */
-static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
-    const site_run *site = &((llm_state *)x->o->state)->sites[at];
+int llm_complain(const op *o, int at, uint32_t input, const err *why, err *e) {
+    const site_run *site = &((llm_state *)o->state)->sites[at];
     const llm_call *call = site->plan->call;
-    err reason = *e;
+    err reason = *why;
     err_set_at(e, reason.code, call->pos, call->len, "%.*s, row %lld: %s", (int)call->label.n,
                call->label.p, (long long)llm_row_of_input(site->in, input), reason.message);
     if (reason.hint[0] != '\0')
@@ -177,7 +176,7 @@ static int complain(const llm_sender *x, int at, uint32_t input, err *e) {
                  call->shown_labels->n);
     else if (reason.code == ERR_LIMIT)
         err_hint(e, "%sNULL ON ERROR after the call's last argument makes such answers NULL",
-                 x->o->ctx->settings->llm_overflow == OVERFLOW_ERROR
+                 o->ctx->settings->llm_overflow == OVERFLOW_ERROR
                      ? "SET llm_overflow = 'truncate' leaves fields out of such prompts, "
                      : "");
     return (int)reason.code;
@@ -218,7 +217,7 @@ static int send_input(llm_sender *x, int at, uint32_t input, err *e) {
         return 0;
     }
     if (site->plan->call->on_error == ON_ERROR_FAIL || status == ERR_CANCELLED)
-        return complain(x, at, input, e);
+        return llm_complain(x->o, at, input, e, e);
     if (x->driver->failed)
         x->driver->failed(x, at, input, e);
     err_clear(e);

@@ -131,6 +131,20 @@ static int after_step(op *o, err *e) {
     return status ? status : compare_strategies(o, e);
 }
 
+/* Keeps all answers, also those after one that failed. */
+static int take_events(op *o, const llm_event *events, int count, err *e) {
+    int status = 0;
+    for (int i = 0; i < count; i++) {
+        err why = {.pos = -1};
+        int one = llm_ask_take_event(o, &events[i], &why);
+        if (one != 0 && status == 0) {
+            status = one;
+            *e = why;
+        }
+    }
+    return status;
+}
+
 int llm_ask_drain(llm_sender *x, err *e) {
     llm_event events[EVENTS_AT_ONCE];
     int status = 0, count = 0;
@@ -138,9 +152,13 @@ int llm_ask_drain(llm_sender *x, err *e) {
     llm_publish(x->o, phase_of(x->session));
     while (status == 0 && !idle) {
         wait_while_paused(x->o);
+        err why = {.pos = -1};
         status = llm_step(x->session, events, EVENTS_AT_ONCE, &count, &idle, e);
-        for (int i = 0; i < count; i++)
-            llm_ask_take_event(x->o, &events[i]);
+        int taken = take_events(x->o, events, count, &why);
+        if (status == 0 && taken != 0) {
+            status = taken;
+            *e = why;
+        }
         llm_publish(x->o, phase_of(x->session));
         if (status == 0)
             status = after_step(x->o, e);

@@ -334,8 +334,10 @@ int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t co
 bool llm_ask_is_known(llm_sender *x, int at, uint32_t input);
 void llm_ask_failed(llm_sender *x, int at, uint32_t input, const err *reason);
 int llm_ask_drain(llm_sender *x, err *e); /* llm_steps.c */
-/* Keeps an answer that the engine returned. */
-void llm_ask_take_event(op *o, const llm_event *event);
+/* Keeps what the engine returned. Fails if the request failed and the call has no ON ERROR. */
+int llm_ask_take_event(op *o, const llm_event *event, err *e);
+/* Sets *e to the reason `why` an input was not answered, with the call and the row. */
+int llm_complain(const op *o, int at, uint32_t input, const err *why, err *e);
 /* Estimates llm_stage.cached from some inputs, if the order of stages may depend on it. */
 void llm_estimate_cached_share(op *o);
 /* Stores what was learned about the calls' answers. */

@@ -147,6 +147,11 @@ typedef struct llm_backend {
                    buf *text);
     /* Makes the vector [info.embedding] of a text, for backends without `forward`. */
     void (*embed)(llm_engine *engine, str text, float *vector);
+    /* Does the same as llm_session_new, for backends whose requests are answered elsewhere: these
+     * have neither `forward` nor `answer`. A session that only counts is local. NULL: all sessions
+     * are local. */
+    int (*session_new)(llm_engine *engine, const llm_session_options *options, llm_session **out,
+                       err *e);
 } llm_backend;
 
 #ifdef KVASIR_CPU
@@ -157,6 +162,9 @@ extern const llm_backend backend_cuda;
 #endif
 #ifdef KVASIR_TEST_MODELS
 extern const llm_backend backend_test;
+#endif
+#ifdef KVASIR_REMOTE
+extern const llm_backend backend_remote;
 #endif
 
 #endif

@@ -51,6 +51,7 @@ void request_free(request *r) {
     free(r->probs);
     free(r->top_logits);
     free(r->top_tokens);
+    free(r->failure);
     buf_free(&r->text);
     free(r);
 }
@@ -102,8 +103,7 @@ static void text_set(request *r, str text) {
     r->text = clean;
 }
 
-/* Sets the answer to `text` made valid: U+FFFD replaces NUL and bytes that are not UTF-8. */
-static void free_text_set(request *r, str text) {
+void free_text_set(request *r, str text) {
     buf clean = {0};
     if (text.n > 0 && (!utf8_valid(text) || memchr(text.p, 0, text.n) != NULL)) {
         uint32_t cp;
@@ -165,11 +165,10 @@ static void answer_finish(llm_session *s, request *r) {
 
 /* ---- free text ------------------------------------------------------------------------------- */
 
-/* Returns the length of the answer before its stop text; SIZE_MAX: there is no stop text yet. Stop
- * texts are a newline (completion format) and the request's own; leading white space is not
+/* Stop texts are a newline (completion format) and the request's own; leading white space is not
  * searched. If several occur, the one that ends first counts; if several end there, the longest of
  * them. This rule does not depend on how the text was divided into tokens. */
-static size_t text_stop(const request *r) {
+size_t text_stop(const request *r) {
     static const str newline = {"\n", 1};
     size_t from = 0, at = SIZE_MAX, end = SIZE_MAX;
     str text = buf_str(&r->text);

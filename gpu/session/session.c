@@ -1,6 +1,9 @@
 /*
  * session.c - the public functions of a session: create, submit, step, statistics.
  *
+ * They call the session's driver (session_int.h). This file has the local one, whose backend runs
+ * the model in this process.
+ *
  * Invariant: between calls no pass is running, and every request is in exactly one place
  * (session_int.h). schedule.c decides the order of work, answer.c turns logits into answers.
  */
@@ -54,12 +57,17 @@ static int refuse_embedding_model(const llm_engine *engine, err *e) {
     return ERR_UNSUPPORTED;
 }
 
+static const session_driver local_driver;
+
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e) {
     *out = NULL;
     if (!engine->info.generates)
         return refuse_embedding_model(engine, e);
+    if (engine->backend->session_new != NULL && !options->count_only)
+        return engine->backend->session_new(engine, options, out, e);
     llm_session *s = mem_zalloc(sizeof *s);
+    s->driver = &local_driver;
     s->engine = engine;
     s->options = *options;
     llm_session_options *o = &s->options;
@@ -138,6 +146,12 @@ static void list_free(request_list *list) {
         request_free(r);
 }
 
+void session_end(llm_session *s) {
+    list_free(&s->ready);
+    list_free(&s->handed);
+    free(s->scratch);
+}
+
 /* Adds to *st the tokens computed or loaded so far of a prompt that has no answer yet. */
 static void count_begun(const request *r, llm_figures *st) {
     int begun = BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
@@ -174,13 +188,10 @@ static void rates_keep(const llm_session *s) {
     }
 }
 
-void llm_session_free(llm_session *s) {
-    if (s == NULL)
-        return;
+static void local_free(llm_session *s) {
     rates_keep(s);
     drop_unanswered(s);
-    list_free(&s->ready);
-    list_free(&s->handed);
+    session_end(s);
     prefix_free(&s->tree);
     loader_free(s->loader);
     if (s->work != NULL)
@@ -193,7 +204,6 @@ void llm_session_free(llm_session *s) {
     free(s->want_infos);
     free(s->logits);
     free(s->finished_nodes);
-    free(s->scratch);
     free(s->block_bytes);
     free(s->branch_tokens);
     free(s);
@@ -260,8 +270,7 @@ static void field_drop(request *r, int at, bool *named) {
     r->nspans -= at + 1 - from;
 }
 
-/* Removes fields until the prompt has at most `most` tokens, or one field is left. */
-static void fields_fit(request *r, const bool *named, int most) {
+void request_fit(request *r, const bool *named, int most) {
     bool *rest = NULL;
     if (named != NULL) {
         rest = mem_alloc(sizeof *rest * (size_t)BASE_MAX(r->nspans, 1));
@@ -292,7 +301,7 @@ static int context_limit(const llm_session *s) {
 static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
     int context = context_limit(s), answer = request_answer_tokens(r);
     if (s->options.truncate)
-        fields_fit(r, named, context - answer);
+        request_fit(r, named, context - answer);
     s->figures.truncated += r->shortened;
     const char *left = s->options.truncate ? ", and no more fields can be removed" : "";
     if (r->prompt_tokens + answer > context && answer == 0)
@@ -315,8 +324,7 @@ static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
     return 0;
 }
 
-/* Makes a request whose prompt fits; *out is NULL on failure. */
-static int request_new(llm_session *s, const llm_request *q, request **out, err *e) {
+int request_new(llm_session *s, const llm_request *q, request **out, err *e) {
     request *r = mem_zalloc(sizeof *r);
     *out = NULL;
     r->tag = q->tag;
@@ -355,7 +363,7 @@ const llm_token *llm_prompt_tokens(llm_session *s, const llm_request *q, int *co
     return s->scratch;
 }
 
-int llm_submit(llm_session *s, const llm_request *q, err *e) {
+static int local_submit(llm_session *s, const llm_request *q, err *e) {
     request *r;
     int code = request_new(s, q, &r, e);
     if (code != 0)
@@ -488,17 +496,25 @@ static void event_fill(const request *r, llm_event *ev) {
                       .reused_tokens = BASE_MAX(r->prompt_tokens - r->computed, 0),
                       .output_tokens = r->noutput,
                       .top_logits = r->top_logits,
-                      .top_tokens = r->top_tokens};
+                      .top_tokens = r->top_tokens,
+                      .failure = r->failure};
+}
+
+void session_hand_out(llm_session *s, llm_event *events, int capacity, int *count) {
+    while (*count < capacity && s->ready.first != NULL) {
+        request *r = list_pop(&s->ready);
+        event_fill(r, &events[(*count)++]);
+        list_push(&s->handed, r);
+    }
 }
 
 static bool work_left(const llm_session *s) {
     return s->queue.count > 0 || s->nlive > 0 || s->tree.root.waiting > 0;
 }
 
-int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *idle, err *e) {
-    list_free(&s->handed);
+static int local_step(llm_session *s, llm_event *events, int capacity, int *count, bool *idle,
+                      err *e) {
     int code = 0;
-    *count = 0;
     if (s->options.cancel != NULL && atomic_load(s->options.cancel)) {
         if (work_left(s)) {
             drop_unanswered(s);
@@ -507,16 +523,12 @@ int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *
     } else if (s->ready.count < capacity && work_left(s)) {
         code = one_pass(s, e);
     }
-    while (*count < capacity && s->ready.first != NULL) {
-        request *r = list_pop(&s->ready);
-        event_fill(r, &events[(*count)++]);
-        list_push(&s->handed, r);
-    }
+    session_hand_out(s, events, capacity, count);
     *idle = s->ready.count == 0 && !work_left(s);
     return code;
 }
 
-void llm_session_figures(const llm_session *s, llm_figures *out) {
+static void local_figures(const llm_session *s, llm_figures *out) {
     *out = s->figures;
     for (int i = 0; i < s->nlive; i++)
         count_begun(s->live[i], out);
@@ -547,7 +559,8 @@ static void log_softmax(float *x, int n) {
         x[i] = (float)((double)x[i] - norm);
 }
 
-int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e) {
+static int local_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out,
+                          err *e) {
     const llm_model_info *info = &s->engine->info;
     if (!s->runs_model)
         return err_set(e, ERR_UNSUPPORTED, "the model '%s' is a test model: it computes no logits",
@@ -696,7 +709,7 @@ static void describe_branch(const prefix_node *node, int depth, llm_token *to, l
     }
 }
 
-int llm_session_branches(llm_session *s, llm_branch *out, int capacity) {
+static int local_branches(llm_session *s, llm_branch *out, int capacity) {
     enum { ROOM = LLM_BRANCH_TOKENS + LLM_BRANCH_BEFORE };
     int all, equal, n = 0;
     shared_branch *list = list_branches(&s->tree.root, &all);
@@ -714,4 +727,40 @@ int llm_session_branches(llm_session *s, llm_branch *out, int capacity) {
     }
     free(list);
     return n;
+}
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+static const session_driver local_driver = {.free = local_free,
+                                            .submit = local_submit,
+                                            .step = local_step,
+                                            .figures = local_figures,
+                                            .branches = local_branches,
+                                            .logprobs = local_logprobs};
+
+void llm_session_free(llm_session *s) {
+    if (s != NULL)
+        s->driver->free(s);
+}
+
+int llm_submit(llm_session *s, const llm_request *q, err *e) {
+    return s->driver->submit(s, q, e);
+}
+
+int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *idle, err *e) {
+    list_free(&s->handed);
+    *count = 0;
+    return s->driver->step(s, events, capacity, count, idle, e);
+}
+
+void llm_session_figures(const llm_session *s, llm_figures *out) {
+    s->driver->figures(s, out);
+}
+
+int llm_session_branches(llm_session *s, llm_branch *out, int capacity) {
+    return s->driver->branches(s, out, capacity);
+}
+
+int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e) {
+    return s->driver->logprobs(s, tokens, count, out, e);
 }

@@ -91,6 +91,7 @@ typedef struct request {
     double *probs; /* [guide->count] of a finished CHOICE with all_probs; otherwise NULL */
     float *top_logits;
     llm_token *top_tokens;
+    err *failure; /* why there is no answer; NULL: there is one */
 } request;
 
 static inline bool request_is_choice(const request *r) {
@@ -118,7 +119,20 @@ typedef struct request_list {
     int count;
 } request_list;
 
+/* The functions of a session, by where its model runs: in this process (session.c), or on servers
+ * (remote/remote_session.c). They do what the functions of llm.h with these names do. */
+typedef struct session_driver {
+    void (*free)(llm_session *s);
+    int (*submit)(llm_session *s, const llm_request *q, err *e);
+    /* `handed` is empty and *count is 0. */
+    int (*step)(llm_session *s, llm_event *events, int capacity, int *count, bool *idle, err *e);
+    void (*figures)(const llm_session *s, llm_figures *out);
+    int (*branches)(llm_session *s, llm_branch *out, int capacity);
+    int (*logprobs)(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e);
+} session_driver;
+
 struct llm_session {
+    const session_driver *driver;
     llm_engine *engine;
     llm_session_options options; /* with defaults filled in */
     /* the backend computes logits; false with count_only, or if the backend has no `forward` */
@@ -176,6 +190,17 @@ int session_pass_tokens(const llm_engine *engine);
  * node->keys. */
 void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_id *id);
 
+/* ---- session.c */
+/* Makes a request whose prompt fits; *out is NULL on failure. */
+int request_new(llm_session *s, const llm_request *q, request **out, err *e);
+/* Removes fields, as llm_session_options.truncate says, until the prompt has at most `most` tokens,
+ * or one field is left. `named`: llm_request.named. */
+void request_fit(request *r, const bool *named, int most);
+/* Moves ready requests to events[capacity] and to `handed`. */
+void session_hand_out(llm_session *s, llm_event *events, int capacity, int *count);
+/* Frees what both drivers' sessions own: ready and handed requests, scratch. */
+void session_end(llm_session *s);
+
 /* ---- schedule.c */
 /* Writes the prompt's tokens, with BOS and the guide's prefix, to s->scratch. Returns their
  * number. */
@@ -198,6 +223,10 @@ request *schedule_take_waiting(llm_session *s);
 void schedule_release(llm_session *s, request *r);
 
 /* ---- answer.c */
+/* Sets the answer to `text` made valid: U+FFFD replaces NUL and bytes that are not UTF-8. */
+void free_text_set(request *r, str text);
+/* Returns the length of r->text before its stop text; SIZE_MAX: there is no stop text. */
+size_t text_stop(const request *r);
 /* Gives the pass's logits to their requests and finishes the answers that are now complete. */
 void session_take_logits(llm_session *s);
 void request_free(request *r); /* NULL is fine */
