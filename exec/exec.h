@@ -32,6 +32,16 @@ typedef struct db_options {
 int db_open(const db_options *options, db **out, err *e);
 void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
 
+/* Endpoints of models at URLs that the user allows: lines "origin" or "origin,key". A statement that
+ * needs others fails with ERR_MODEL. Called while no statement runs. */
+void db_allow_endpoints(db *d, const char *pairs);
+/* The lines that the last model lacked since db_set_typed; "": none. */
+const char *db_refused_endpoints(const db *d);
+/* Adds lines to ~/.config/kvasir/endpoints, which all processes of the user read. ERR_IO. */
+int db_keep_endpoints(const char *pairs, err *e);
+/* Whether the next statement is typed by a person: a CREATE MODEL then allows its endpoints. */
+void db_set_typed(db *d, bool typed);
+
 /* Starts the statement in `text` (copied). Only one statement exists at a time: free the previous
  * one first. Errors of parsing, binding and running are returned by stmt_next. */
 stmt *db_submit(db *d, str text);
@@ -175,7 +185,8 @@ typedef struct exec_summary {
     double solve_seconds; /* time spent ordering prompts; part of sql_seconds */
     double llm_seconds;   /* time spent in the model */
     double held_seconds;  /* time paused */
-    bool reached_limit;   /* max_tokens_total or max_seconds stopped it, with ERR_LIMIT */
+    bool reached_limit;   /* max_tokens_total, max_seconds or max_cost stopped it, with ERR_LIMIT */
+    char currency[8];     /* of llm.money */
     uint64_t rows;
     uint64_t failed; /* LLM calls that failed and gave NULL or their DEFAULT */
     llm_figures llm;

@@ -30,6 +30,12 @@ static int backends_for(const llm_engine_options *options, const llm_backend *ou
         return 1;
     }
 #endif
+#ifdef KVASIR_REMOTE
+    if (llm_is_remote(str_from(options->path))) {
+        out[0] = &backend_remote;
+        return 1;
+    }
+#endif
     bool any = strcmp(device, "auto") == 0;
     (void)any;
 #ifdef KVASIR_CUDA
@@ -92,6 +98,11 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
     *out = NULL;
     if (options->path == NULL || options->path[0] == '\0')
         return err_set(e, ERR_MODEL, "no model is set");
+    if (llm_is_remote(str_from(options->path))) {
+        int status = llm_remote_check(str_from(options->path), options->remote, e);
+        if (status != 0)
+            return status;
+    }
     const llm_backend *backends[2];
     int n = backends_for(options, backends);
     if (n == 0) {
@@ -131,7 +142,8 @@ void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *
     *out = engine->info;
     const char **const texts[] = {
         &out->path,          &out->name,      &out->architecture,     &out->device,
-        &out->device_reason, &out->precision, &out->precision_reason, &out->chat_family};
+        &out->device_reason, &out->precision, &out->precision_reason, &out->chat_family,
+        &out->currency,      &out->servers};
     for (size_t i = 0; i < BASE_COUNT(texts); i++)
         if (*texts[i] != NULL)
             *texts[i] = arena_strndup(mem, *texts[i], strlen(*texts[i]));

@@ -55,8 +55,10 @@ typedef enum llm_kv_dtype { LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8, LLM_KV_DTYPES 
 const char *llm_kv_dtype_name(llm_kv_dtype dtype); /* as written in SET kv_dtype */
 
 typedef struct llm_engine_options {
-    const char *path; /* a .gguf file, or "test:hash" in builds that have it */
-    int threads;      /* 0: one per usable core */
+    /* a .gguf file; URLs of servers, separated by spaces; "test:hash" in builds that have it */
+    const char *path;
+    str remote;  /* options of a model at a URL: lines "name=value" (LLM_REMOTE_OPTIONS) */
+    int threads; /* 0: one per usable core */
     llm_precision precision;
     const char *device; /* "auto", "cpu", "cuda:0"; NULL: "auto" */
     llm_attention attention;
@@ -98,6 +100,10 @@ typedef struct llm_model_info {
     /* hash of all that determines an answer's bits: file, precision, libraries, KV type, … */
     hash128 fingerprint;
     double prefill_tok_s, decode_tok_s; /* tokens per second on this machine; 0: not measured */
+    bool remote; /* servers answer; members about weights, KV and devices have no meaning */
+    const char *currency; /* remote: the currency of llm_figures.money */
+    /* remote: what llm_engine_probe found out, lines "name\ttext"; NULL: not asked */
+    const char *servers;
     double load_ms; /* time of opening; llm_figures.load_ms adds the time of reading the weights */
 } llm_model_info;
 
@@ -133,6 +139,57 @@ typedef struct llm_template {
 /* Returns the template of a format; never NULL. AUTO: the template of the model's default_format.
  * CHAT: the completion template if the model's chat family is unknown. */
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format);
+
+/* ---- models at servers ----------------------------------------------------------------------- */
+
+/* The options of CREATE MODEL … FROM 'http…' WITH (…). X(name, type, default, words, help): `words`
+ * are the allowed words of a WORD, else what the value is. A REAL or INTEGER is not negative. */
+/* clang-format off */
+#define LLM_REMOTE_OPTIONS(X)                                                                          \
+    X(model, TEXT, "", "name", "the model's name at the server (default: the one that it serves)")   \
+    X(key_env, TEXT, "", "variable", "environment variable that has the key")                        \
+    X(key_file, TEXT, "", "file", "file of mode 0600 that has the key")                              \
+    X(api, WORD, "auto", "auto|chat|completions", "which interface is used; auto: chat")             \
+    X(server, WORD, "auto", "auto|vllm|sglang|llamacpp|ollama|openai|generic", "what the server is; auto: asked") \
+    X(tokenizer, TEXT, "", "file.gguf", "a file with the model's vocabulary (default: tokens are estimated)")     \
+    X(thinking, WORD, "auto", "auto|on|off", "whether the model reasons before it answers")          \
+    X(context, INTEGER, "0", "tokens", "the longest prompt with its answer (0: as the server says)") \
+    X(window, INTEGER, "0", "requests", "most requests in flight at an endpoint (0: found out)")     \
+    X(rpm, INTEGER, "0", "requests", "most requests a minute at an endpoint (0: no limit)")          \
+    X(tpm, INTEGER, "0", "tokens", "most tokens a minute at an endpoint (0: no limit)")              \
+    X(timeout, REAL, "120", "seconds", "longest time of a request")                                  \
+    X(retries, INTEGER, "5", "times", "how often a request is sent again")                           \
+    X(price_in, REAL, "0", "money", "price of a million prompt tokens")                              \
+    X(price_cached, REAL, "", "money", "price of a million cached prompt tokens (as price_in)") \
+    X(price_out, REAL, "0", "money", "price of a million output tokens")                             \
+    X(currency, TEXT, "USD", "name", "the currency of the prices")                                   \
+    X(ca, TEXT, "", "file.pem", "certificates that are trusted besides the system's")                \
+    X(version, TEXT, "", "text", "part of the key of stored answers: another one forgets them")
+/* clang-format on */
+
+typedef struct llm_remote_option {
+    const char *name, *type, *standard, *words, *help;
+} llm_remote_option;
+const llm_remote_option *llm_remote_options(size_t *count);
+
+/* Whether the source of a model is URLs. */
+bool llm_is_remote(str source);
+/* Checks an option and its value; `value` as text. ERR_BIND: the name is unknown, with the nearest
+ * as hint, or would be a key; ERR_TYPE: the value is not allowed. */
+int llm_remote_check_option(str name, str value, err *e);
+/* Checks the URLs of a source and all options. ERR_BIND; ERR_UNSUPPORTED: this build cannot ask
+ * servers. */
+int llm_remote_check(str source, str options, err *e);
+/* Appends, for each endpoint that needs the user's leave, a line "origin" or "origin,key", where
+ * `key` is the environment variable or the file that has the key. Loopback without a key needs
+ * none. */
+void llm_remote_pairs(str source, str options, buf *out);
+/* Whether a statement's text may hold a key: it makes a model and has an option that would be one,
+ * or what looks like one. Such a text is not kept in a history. */
+bool llm_remote_may_hold_key(str text);
+/* Asks a remote model's servers what they are, if that is not yet known, and appends to *about lines
+ * "name\ttext" for people. ERR_MODEL: none answered. */
+int llm_engine_probe(llm_engine *engine, const atomic_bool *cancel, buf *about, err *e);
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
@@ -312,6 +369,13 @@ typedef struct llm_session_options {
     bool warm_only;
     /* remove fields, longest first (llm_request.named last), if a prompt exceeds the context */
     bool truncate;
+    /* remote: no request is sent by which more money or tokens might be spent (0: no limit); the
+     * llm_step that cannot go on returns ERR_LIMIT */
+    double max_money;
+    uint64_t max_tokens;
+    /* remote: called with what the user should know, on the session's thread; NULL: not called */
+    void (*notice)(void *ctx, const char *text);
+    void *notice_ctx;
     llm_kv_store store;
     const atomic_bool *cancel; /* polled once per pass, and while weights are read; may be NULL */
 } llm_session_options;

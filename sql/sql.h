@@ -71,6 +71,7 @@ typedef enum setting_type {
     X(seed, INTEGER, "0", "", "sampling: seed, mixed with each row's prompt")                                             \
     X(max_tokens, INTEGER, "32", "tokens", "maximum length of a TEXT answer")                                                         \
     X(max_tokens_total, INTEGER, "0", "tokens", "stop a statement that computes more tokens (0: no limit)")                        \
+    X(max_cost, REAL, "0", "money", "stop a statement before models at servers cost more (0: no limit)") \
     X(max_seconds, REAL, "0", "seconds", "stop a statement that runs longer (0: no limit)")                                 \
     X(confirm, BOOLEAN, "off", "", "ask before running a statement estimated to take more than a minute")                      \
     X(view_keep, BOOLEAN, "on", "", "show the live view's last picture until a key is pressed")                              \
@@ -814,6 +815,12 @@ typedef enum clear_what {
 
 typedef enum conflict_action { CONFLICT_FAIL, CONFLICT_NOTHING, CONFLICT_UPDATE } conflict_action;
 
+/* An option of CREATE MODEL … WITH, and its place in the statement. */
+typedef struct model_option {
+    str name, text;
+    int pos, len;
+} model_option;
+
 typedef struct sql_stmt sql_stmt;
 struct sql_stmt {
     stmt_kind kind;
@@ -859,7 +866,9 @@ struct sql_stmt {
     table_def create_table;
     index_def create_index;
     view_def create_view;
-    model_def create_model;
+    model_def create_model; /* without its options, which exec checks: */
+    int nmodel_options;
+    model_option *model_options; /* [nmodel_options] */
     bool if_exists, if_not_exists, or_replace;
     /* CREATE TABLE, VIEW, MODEL, DROP, ALTER: the object; SET, SHOW, RESET: the setting (n = 0:
      * all); CREATE INDEX: its table; CLEAR CACHE: the model (n = 0: all); WARM, PIN, UNPIN: the

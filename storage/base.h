@@ -413,13 +413,23 @@ double clock_thread_ms(void);
     X(evicted_blocks, "", false, "")                                                                \
     X(truncated, "", false, "")                     /* requests cut to fit the context */           \
     /* how often a request waited for its KV while another request, or the pass, went first */      \
-    X(yielded, "", false, "")
-/* X(name): milliseconds. */
+    X(yielded, "", false, "")                                                                       \
+    /* of models at servers */                                                                      \
+    X(served, "", false, "")                        /* requests that a server answered */           \
+    X(unreported, "", false, "")  /* of these: the server did not report cached tokens */           \
+    X(shared_tokens, "expected to be cached", false, "expected_cached") /* by our prefix tree */    \
+    X(retries, "sent again", false, "retries")                                                      \
+    X(refused, "refused for now (429)", false, "")                                                  \
+    X(failed, "", false, "")                        /* requests that failed after they were sent */ \
+    X(broken_cells, "", false, "")  /* values with names of control tokens, which were broken up */
+/* X(name): milliseconds; `money` is in the model's currency. */
 #define LLM_TIMES(X)                                                                                \
     X(prefill_ms)                                                                                   \
     X(decode_ms)                                                                                    \
     X(load_ms)  /* opening the model and reading its weights */                                     \
-    X(store_ms) /* looking up KV blocks on disk and reading them */
+    X(store_ms) /* looking up KV blocks on disk and reading them */                                 \
+    X(held_ms)  /* requests waited for a server's limits */                                         \
+    X(money)    /* price of the requests to servers */
 /* clang-format on */
 
 #define LLM_COUNTER_MEMBER(name, label, always, key) uint64_t name;

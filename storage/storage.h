@@ -103,7 +103,8 @@ typedef struct view_def {
 
 typedef struct model_def {
     str name;
-    str source; /* a path, or test:hash */
+    str source;  /* a path, test:hash, or URLs separated by spaces */
+    str options; /* lines "name=value"; their meaning is the engine's */
 } model_def;
 
 /* Each array is sorted by the names in lower case, bytewise. */

@@ -33,7 +33,7 @@ MAY_USE = {
         "cpu": "model text engine",
         "cuda": "model text engine cpu",
         "session": "model text engine",
-        "remote": "model text engine",
+        "remote": "model text engine session",
         "": "model text engine cpu cuda session remote",
     },
     "sql": {"words": "", "tree": "words", "parse": "words tree", "bind": "words tree parse"},

@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 packages="build-essential cmake ninja-build pkg-config lemon re2c libedit-dev libncurses-dev liblmdb-dev libdnnl-dev
-libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev zlib1g-dev libcjson-dev libcmocka-dev python3-pip unzip"
+libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev zlib1g-dev libcjson-dev libcurl4-openssl-dev libcmocka-dev python3-pip unzip"
 models="${XDG_DATA_HOME:-$HOME/.local/share}/kvasir/models"
 model_name=SmolLM2-135M-Instruct.Q4_1.gguf
 model_sha=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53

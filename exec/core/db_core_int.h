@@ -25,6 +25,9 @@ struct db {
     atomic_bool in_transaction; /* BEGIN was run, and neither COMMIT nor ROLLBACK since */
     atomic_bool failed;         /* the transaction failed: only ROLLBACK is allowed */
 
+    buf allowed; /* pairs that this process allowed (llm/endpoints.c), one a line */
+    buf refused; /* pairs that the last model opened lacks */
+    bool typed;  /* db_set_typed */
     worker worker;
     spin caller_spin;         /* polling time of stmt_next */
     stmt *spare;              /* a finished statement, for reuse of its memory */

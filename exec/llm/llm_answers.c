@@ -226,7 +226,8 @@ bool answer_load(cache *c, const answer_id *id, const prompt *p, bool shortened,
     buf bytes = {0};
     int nprobs = p->call->nliterals;
     bool found = value_load(c, id->key, id, nprobs, &bytes);
-    if (!found && !p->all_probs) {
+    /* a server may answer without probabilities although they are wanted */
+    if (!found && (!p->all_probs || llm_engine_info(p->engine)->remote)) {
         nprobs = 0;
         found = value_load(c, answer_key(p, id), id, nprobs, &bytes);
     }

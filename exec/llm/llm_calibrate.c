@@ -193,7 +193,8 @@ static int64_t *rows_of_inputs(const llm_inputs *in, const uint32_t *inputs, siz
     return rows;
 }
 
-/* Returns the mean of the probabilities of the sampled inputs' answers. */
+/* Returns the mean of the probabilities of the sampled inputs' answers; no priors if a server
+ * answered one without the probabilities of all literals. */
 static call_priors priors_of_sample(op *o, const site_run *site, const uint32_t *inputs,
                                     size_t count) {
     static const double floor = 1e-9; /* of a prior, so that quotients are finite */
@@ -202,8 +203,10 @@ static call_priors priors_of_sample(op *o, const site_run *site, const uint32_t 
     size_t answers = 0;
     for (size_t k = 0; k < count; k++) {
         const llm_answer *a = site->answers[inputs[k]];
-        if (a == NULL || a->pending || a->probs == NULL)
+        if (a == NULL || a->pending || a->failed)
             continue;
+        if (a->probs == NULL)
+            return (call_priors){NULL, 0, false};
         answers++;
         for (int i = 0; i < n; i++)
             out[i] += a->probs[i];

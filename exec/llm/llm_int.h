@@ -404,6 +404,7 @@ struct llm_runtime {
     llm_figures figures;
     int operators_started; /* number of stages of all operators that have started; numbers the
                             * stages in the progress */
+    uint64_t broken_noted; /* llm_figures.broken_cells that a notice has told */
     double started_s;
     double watched_s; /* when details were last collected (watch.c) */
     count_run counts[COUNT_STRATEGIES];

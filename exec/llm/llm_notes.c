@@ -67,12 +67,15 @@ static void note_kinds(op *o, const site_run *site, arena *mem) {
         exec_notice(o->ctx, "%.*s: %u of %u answers end at max_tokens = %d, the first in row %lld",
                     (int)call->label.n, call->label.p, ended.count, ended.of,
                     llm_call_max_tokens(o->ctx->settings, call), ended.row);
-    if (cut.count > 0)
+    if (cut.count > 0) {
+        const llm_model_info *m = llm_engine_info(site->engine);
+        const char *limit = m->remote
+                                ? "the server's context"
+                                : arena_printf(mem, "the model's context of %d tokens", m->context);
         exec_notice(o->ctx,
-                    "%.*s: %u of %u prompts left fields out to fit the model's context of %d "
-                    "tokens, the first for row %lld",
-                    (int)call->label.n, call->label.p, cut.count, cut.of,
-                    llm_engine_info(site->engine)->context, cut.row);
+                    "%.*s: %u of %u prompts left fields out to fit %s, the first for row %lld",
+                    (int)call->label.n, call->label.p, cut.count, cut.of, limit, cut.row);
+    }
     if (failed.count > 0)
         exec_notice(o->ctx, "%.*s: %u of %u calls failed and are %s, the first in row %lld: %.*s",
                     (int)call->label.n, call->label.p, failed.count, failed.of,
@@ -397,9 +400,25 @@ static void note_site(op *o, const site_run *site) {
     arena_free(mem);
 }
 
+/* Of models at servers: once per statement, after its last operator so far. */
+static void note_servers(op *o) {
+    llm_runtime *r = o->ctx->llm;
+    llm_figures now;
+    runtime_figures(r, &now);
+    uint64_t broken = now.broken_cells - r->broken_noted;
+    r->broken_noted = now.broken_cells;
+    if (broken > 0)
+        exec_notice(
+            o->ctx,
+            "%llu value%s had the name of a control token, which the server would obey: they "
+            "were sent with a zero-width space in it",
+            (unsigned long long)broken, broken == 1 ? "" : "s");
+}
+
 void llm_note_answers(op *o) {
     const llm_state *s = o->state;
     for (int i = 0; i < s->nsites; i++)
         if (s->sites[i].answers && s->mode->answers && s->mode->returns)
             note_site(o, &s->sites[i]);
+    note_servers(o);
 }

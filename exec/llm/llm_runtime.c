@@ -163,6 +163,30 @@ void runtime_memory(const llm_runtime *r, llm_memory *out) {
     }
 }
 
+static void pass_notice(void *ctx, const char *text) {
+    exec_notice(ctx, "%s", text);
+}
+
+/* Sets what a session at servers may still spend of the statement's limits. */
+static void limit_session(llm_runtime *r, const llm_engine *engine, llm_session_options *o) {
+    const settings *set = r->ctx->settings;
+    static const double least = 1e-12; /* 0 means no limit */
+    llm_figures now;
+    if (!llm_engine_info(engine)->remote)
+        return;
+    runtime_figures(r, &now);
+    uint64_t tokens = now.computed_tokens + now.output_tokens,
+             most = (uint64_t)BASE_MAX(set->max_tokens_total, 0);
+    if (set->max_cost > 0)
+        o->max_money = BASE_MAX(set->max_cost - now.money, least);
+    if (most > 0)
+        o->max_tokens = most > tokens ? most - tokens : 1;
+    o->notice = pass_notice;
+    o->notice_ctx = r->ctx;
+    utf8_copy(r->ctx->counts.summary.currency, sizeof r->ctx->counts.summary.currency,
+              str_from(llm_engine_info(engine)->currency));
+}
+
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e) {
     llm_session_options options;
     engine_session *x = sessions_entry(&r->sessions, r, engine, r->mem);
@@ -171,9 +195,9 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
         return 0;
     session_options(r->ctx, &options);
     options.kv_memory_bytes = sessions_kv_bytes(r, engine);
-    cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE
-                   ? runtime_cache(r)
-                   : NULL;
+    limit_session(r, engine, &options);
+    bool keeps = options.reuse == LLM_REUSE_TREE && !llm_engine_info(engine)->remote;
+    cache *c = keeps && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
     if (c)
         kv_link_open(&x->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL,
                      r->ctx->stmt->pin ? &r->pinned : NULL, &options.store);

@@ -244,8 +244,13 @@ static int send_group(llm_sender *x, int first, uint32_t done, const int64_t *ro
             if (shares_prompts_with(s, first, i))
                 status = send_input(x, i, list[k].input, e);
         if (status == 0 && queue_is_full(x)) {
+            size_t before = x->queued;
+            x->full = true;
+            x->left = 0;
             status = x->driver->drain(x, e);
-            x->queued = x->queued_bytes = 0;
+            x->full = false;
+            x->queued = x->left;
+            x->queued_bytes = x->queued_bytes / before * x->left;
         }
     }
     for (int i = first; i < end; i++)
@@ -258,7 +263,8 @@ static int send_group(llm_sender *x, int first, uint32_t done, const int64_t *ro
 static int send_engine(llm_sender *x, int first, uint32_t done, const int64_t *rows, int64_t count,
                        err *e) {
     const llm_state *s = x->o->state;
-    int end = end_of_stage(s, first), status = x->driver->open(x, s->sites[first].engine, e);
+    x->engine = s->sites[first].engine;
+    int end = end_of_stage(s, first), status = x->driver->open(x, x->engine, e);
     for (int i = first; i < end && status == 0; i++)
         if (s->sites[i].engine == s->sites[first].engine && !was_sent_with_another(s, i))
             status = send_group(x, i, done, rows, count, e);

@@ -44,6 +44,28 @@ void llm_publish(op *o, const char *phase) {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
+static void note_limit(op *o, const char *limit, err *e) {
+    const llm_state *s = o->state;
+    o->ctx->counts.summary.reached_limit = true;
+    if (s->progress.answers_kept > 0)
+        err_hint(e,
+                 "the answers so far are stored: run the statement again to continue, or raise "
+                 "%s with SET",
+                 limit);
+}
+
+/* A session at servers sends no request that may exceed a limit: adds to its error what is done. */
+static void note_cap(op *o, err *e) {
+    err why = *e;
+    const char *limit = o->ctx->settings->max_cost > 0 && strstr(why.message, "max_cost")
+                            ? "max_cost"
+                            : "max_tokens_total";
+    err_set(e, ERR_LIMIT, "reached %s (%llu of %llu answers done)", why.message,
+            (unsigned long long)((llm_state *)o->state)->inputs_done,
+            (unsigned long long)expected_inputs(o->state));
+    note_limit(o, limit, e);
+}
+
 /* Returns ERR_LIMIT if max_tokens_total or max_seconds is exceeded. */
 static int check_limits(op *o, err *e) {
     const settings *set = o->ctx->settings;
@@ -69,12 +91,8 @@ static int check_limits(op *o, err *e) {
                          set->max_seconds, (unsigned long long)s->inputs_done,
                          (unsigned long long)expected_inputs(s));
     }
-    o->ctx->counts.summary.reached_limit = status != 0;
-    if (status != 0 && s->progress.answers_kept > 0)
-        err_hint(e,
-                 "the answers so far are stored: run the statement again to continue, or raise "
-                 "%s with SET",
-                 limit);
+    if (status != 0)
+        note_limit(o, limit, e);
     return status;
 }
 
@@ -145,16 +163,28 @@ static int take_events(op *o, const llm_event *events, int count, err *e) {
     return status;
 }
 
+/* Whether the session can take more prompts: servers should never wait for the next ones. */
+static bool has_room(llm_sender *x) {
+    llm_figures now;
+    if (!x->full || !llm_engine_info(x->engine)->remote)
+        return false;
+    llm_session_figures(x->session, &now);
+    x->left = (size_t)(now.requests - now.done - now.failed);
+    return x->left < x->queued / 2;
+}
+
 int llm_ask_drain(llm_sender *x, err *e) {
     llm_event events[EVENTS_AT_ONCE];
     int status = 0, count = 0;
     bool idle = false;
     llm_publish(x->o, phase_of(x->session));
-    while (status == 0 && !idle) {
+    while (status == 0 && !idle && !has_room(x)) {
         wait_while_paused(x->o);
         err why = {.pos = -1};
         status = llm_step(x->session, events, EVENTS_AT_ONCE, &count, &idle, e);
         int taken = take_events(x->o, events, count, &why);
+        if (status == ERR_LIMIT && llm_engine_info(x->engine)->remote)
+            note_cap(x->o, e);
         if (status == 0 && taken != 0) {
             status = taken;
             *e = why;

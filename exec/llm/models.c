@@ -39,8 +39,9 @@ struct models {
  * earlier load, opening an engine reads no weights until a prompt has to be computed. */
 enum { MODELS_IDLE = 1 };
 
-/* Finds the path of a model. */
-static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
+/* Finds the path of a model, or its URLs, with the options of CREATE MODEL. */
+static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, buf *options,
+                   err *e) {
     if (name.n == 0)
         name = str_from(s->model);
     if (name.n == 0)
@@ -48,6 +49,7 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     const model_def *def = c && name.n ? catalog_model(c, name) : NULL;
     if (def) {
         buf_append_str(path, def->source);
+        buf_append_str(options, def->options);
         return 0;
     }
     if (name.n == 0) {
@@ -77,7 +79,10 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     return ERR_MODEL;
 }
 
-int models_check_file(str source, err *e) {
+int models_check_source(const model_def *def, err *e) {
+    str source = def->source;
+    if (llm_is_remote(source))
+        return llm_remote_check(source, def->options, e);
     buf path = {0};
     int status = 0;
     buf_append_str(&path, source);
@@ -91,10 +96,13 @@ int models_check_file(str source, err *e) {
 }
 
 int model_default_path(db *d, const settings *s, const catalog *c, buf *path, err *e) {
-    return resolve(d, s, c, (str){"", 0}, path, e);
+    buf options = {0};
+    int status = resolve(d, s, c, (str){"", 0}, path, &options, e);
+    buf_free(&options);
+    return status;
 }
 
-static int open_engine(const settings *s, const char *path, bool load_now,
+static int open_engine(const settings *s, const char *path, str remote, bool load_now,
                        const atomic_bool *cancel, llm_engine **out, err *e) {
     static const llm_precision precisions[] = {[PRECISION_AUTO] = LLM_PRECISION_AUTO,
                                                [PRECISION_F32] = LLM_F32,
@@ -109,6 +117,7 @@ static int open_engine(const settings *s, const char *path, bool load_now,
     bool keeps = xdg_path("XDG_CACHE_HOME", ".cache", &side);
     llm_engine_options options = {
         .path = path,
+        .remote = remote,
         .threads = (int)s->threads,
         .precision = precisions[s->precision],
         .device = s->device,
@@ -173,20 +182,24 @@ static model_slot *slot_find(struct models *m, const char *key, bool *outdated) 
 
 int engine_acquire(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
                    llm_engine **out, err *e) {
-    buf path = {0}, key = {0};
+    buf path = {0}, key = {0}, remote = {0};
     model_slot *slot = NULL;
     bool outdated = false;
-    int status = resolve(d, s, c, name, &path, e);
+    int status = resolve(d, s, c, name, &path, &remote, e);
+    str options = remote.n > 0 ? buf_str(&remote) : STR("");
+    if (status == 0 && llm_is_remote(buf_str(&path)))
+        status = endpoints_allowed(d, buf_str(&path), options, e);
     if (!d->models)
         d->models = mem_zalloc(sizeof *d->models);
     struct models *m = d->models;
-    buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision,
-               s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
+    buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s|%s", path.p ? path.p : "", (int)s->threads,
+               s->precision, s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype,
+               s->device, remote.p ? remote.p : "");
     *out = NULL;
     if (status == 0 && !(slot = slot_find(m, key.p, &outdated))) {
         llm_engine *engine;
         close_idle(m);
-        status = open_engine(s, path.p, outdated, cancel, &engine, e);
+        status = open_engine(s, path.p, options, outdated, cancel, &engine, e);
         slot = status ? NULL : slot_add(m, key.p, engine);
     }
     if (slot) {
@@ -195,6 +208,7 @@ int engine_acquire(db *d, const settings *s, const catalog *c, str name, const a
     }
     buf_free(&path);
     buf_free(&key);
+    buf_free(&remote);
     return status;
 }
 

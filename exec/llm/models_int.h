@@ -20,13 +20,20 @@ void engine_release(db *d, llm_engine *engine);
 int models_open(db *d);
 /* Closes all engines; none may be held. */
 void models_close(db *d);
-/* Checks the file of CREATE MODEL: ERR_MODEL if it cannot be read. */
-int models_check_file(str source, err *e);
+/* Checks the file of CREATE MODEL, or its URLs and options: ERR_MODEL if a file cannot be read. */
+int models_check_source(const model_def *def, err *e);
 /* Appends the path of the model that calls use if they name none. ERR_MODEL: there is no such
  * model. */
 int model_default_path(db *d, const settings *s, const catalog *c, buf *path, err *e);
 
 /* Deletes the cache entries of a model file (model_files.c). */
 int model_files_clear(cache *c, str source, clear_what what, err *e);
+
+/* ---- endpoints.c */
+/* Checks that the user allowed every endpoint of a model. ERR_MODEL; db_refused_endpoints then lists
+ * those that are not. */
+int endpoints_allowed(db *d, str source, str options, err *e);
+/* The user typed this CREATE MODEL: its endpoints are allowed from now on. */
+void endpoints_typed(db *d, const model_def *def);
 
 #endif

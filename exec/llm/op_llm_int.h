@@ -130,8 +130,11 @@ struct llm_sender {
     uint8_t **marks;           /* by call site, by input: INPUT_… */
     int stage;                 /* the stage whose inputs are being sent */
     llm_session *session;
-    bool keep;        /* keep the KV of the data, since a later stage asks about the same data */
-    llm_span **spans; /* spans of the current prompt */
+    llm_engine *engine; /* of the session */
+    bool full;          /* drain is called because the queue is full: it may leave half of it */
+    size_t left;        /* a result of drain: prompts that are not answered yet */
+    bool keep;          /* keep the KV of the data, since a later stage asks about the same data */
+    llm_span **spans;   /* spans of the current prompt */
     int nspans;
     bool *named;         /* by span: whether it is a value that the question names */
     size_t queued;       /* prompts submitted since a group of calls began or the queue was full */

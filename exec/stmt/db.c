@@ -44,6 +44,8 @@ static void free_db(db *d) {
         free((char *)(uintptr_t)d->variables[k].p);
     free(d->variables);
     free(d->model_override);
+    buf_free(&d->allowed);
+    buf_free(&d->refused);
     settings_free(&d->settings);
     free(d);
 }
@@ -68,6 +70,11 @@ int db_open(const db_options *options, db **out, err *e) {
     }
     *out = d;
     return 0;
+}
+
+void db_set_typed(db *d, bool typed) {
+    d->typed = typed;
+    buf_clear(&d->refused);
 }
 
 void db_close(db *d) {
@@ -190,9 +197,14 @@ static int model_info(void *arg, err *e) {
     int status = open_model(r->db, r->cancel, &engine, e);
     if (status)
         return status;
+    buf about = {0};
+    if (llm_engine_info(engine)->remote)
+        status = llm_engine_probe(engine, r->cancel, &about, e);
     llm_engine_info_copy(engine, r->mem, r->out);
+    r->out->servers = about.n > 0 ? arena_strndup(r->mem, about.p, about.n) : NULL;
+    buf_free(&about);
     engine_release(r->db, engine);
-    return 0;
+    return status;
 }
 
 int db_model_info(db *d, arena *mem, llm_model_info *out, const atomic_bool *cancel, err *e) {

@@ -33,9 +33,38 @@ static bool object_exists(const catalog *c, const sql_stmt *x) {
     }
 }
 
-static int create_model(const sql_stmt *x, txn *t, err *e) {
-    int status = models_check_file(x->create_model.source, e);
-    return status ? status : catalog_create_model(t, &x->create_model, x->or_replace, e);
+/* Checks the options and appends them as the catalog has them. */
+static int check_options(const sql_stmt *x, buf *out, err *e) {
+    for (int i = 0; i < x->nmodel_options; i++) {
+        const model_option *o = &x->model_options[i];
+        if (!llm_is_remote(x->create_model.source))
+            return err_set_at(e, ERR_BIND, o->pos, o->len, "a model in a file has no options");
+        int status = llm_remote_check_option(o->name, o->text, e);
+        if (status) {
+            e->pos = o->pos;
+            e->len = o->len;
+            return status;
+        }
+        for (size_t k = 0; k < o->name.n; k++)
+            buf_append_char(out, ascii_lower(o->name.p[k]));
+        buf_printf(out, "=%.*s\n", (int)o->text.n, o->text.p);
+    }
+    return 0;
+}
+
+static int create_model(stmt *s, const sql_stmt *x, txn *t, err *e) {
+    buf options = {0};
+    model_def def = x->create_model;
+    int status = check_options(x, &options, e);
+    def.options = options.n > 0 ? buf_str(&options) : STR("");
+    if (status == 0)
+        status = models_check_source(&def, e);
+    if (status == 0)
+        status = catalog_create_model(t, &def, x->or_replace, e);
+    if (status == 0 && s->db->typed)
+        endpoints_typed(s->db, &def);
+    buf_free(&options);
+    return status;
 }
 
 /* Refuses a new column's CHECK that existing rows violate. */
@@ -96,7 +125,7 @@ int stmt_ddl(stmt *s, sql_stmt *x, err *e) {
     case STMT_CREATE_VIEW:
         return catalog_create_view(t, &x->create_view, x->or_replace, e);
     case STMT_CREATE_MODEL:
-        return create_model(x, t, e);
+        return create_model(s, x, t, e);
     case STMT_DROP_TABLE:
         return catalog_drop_table(t, x->name, e);
     case STMT_DROP_INDEX:

@@ -1,6 +1,9 @@
 /*
  * object_sql.c - prints the CREATE statement of a catalog object.
  */
+#include <string.h>
+
+#include "gpu/llm.h"
 #include "object_sql_int.h"
 #include "sql/sql.h"
 
@@ -92,9 +95,34 @@ void view_sql(const view_def *v, buf *out) {
     buf_append_str(out, v->sql);
 }
 
+/* Prints one source, or the list of URLs. */
+static void print_source(str source, buf *out) {
+    bool list = llm_is_remote(source) && memchr(source.p, ' ', source.n) != NULL;
+    if (!list) {
+        value_print_sql(out, value_text(source));
+        return;
+    }
+    for (bool first = true; source.n > 0; first = false) {
+        buf_append_c(out, first ? "(" : ", ");
+        value_print_sql(out, value_text(str_split_next(&source, ' ')));
+    }
+    buf_append_char(out, ')');
+}
+
+static void print_options(str options, buf *out) {
+    for (bool first = true; options.n > 0; first = false) {
+        str line = str_split_next(&options, '\n'), name = str_split_next(&line, '=');
+        buf_printf(out, "%s%.*s ", first ? " WITH (" : ", ", (int)name.n, name.p);
+        value_print_sql(out, value_text(line));
+        if (options.n == 0)
+            buf_append_char(out, ')');
+    }
+}
+
 void model_sql(const model_def *m, buf *out) {
     buf_append_c(out, "CREATE MODEL ");
     sql_print_name(out, m->name);
     buf_append_c(out, " FROM ");
-    value_print_sql(out, value_text(m->source));
+    print_source(m->source, out);
+    print_options(m->options, out);
 }

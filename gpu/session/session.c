@@ -270,18 +270,20 @@ static void field_drop(request *r, int at, bool *named) {
     r->nspans -= at + 1 - from;
 }
 
-void request_fit(request *r, const bool *named, int most) {
-    bool *rest = NULL;
-    if (named != NULL) {
-        rest = mem_alloc(sizeof *rest * (size_t)BASE_MAX(r->nspans, 1));
-        memcpy(rest, named, sizeof *rest * (size_t)r->nspans);
-    }
+void request_fit(request *r, bool *named, int most) {
     int at;
-    while (r->prompt_tokens > most && (at = field_to_drop(r, rest)) >= 0) {
-        field_drop(r, at, rest);
+    while (r->prompt_tokens > most && (at = field_to_drop(r, named)) >= 0) {
+        field_drop(r, at, named);
         r->shortened = true;
     }
-    free(rest);
+}
+
+bool *named_copy(const llm_request *q) {
+    if (q->named == NULL)
+        return NULL;
+    bool *out = mem_alloc(sizeof *out * (size_t)BASE_MAX(q->nspans, 1));
+    memcpy(out, q->named, sizeof *out * (size_t)q->nspans);
+    return out;
 }
 
 int request_answer_tokens(const request *r) {
@@ -298,7 +300,7 @@ static int context_limit(const llm_session *s) {
     return info->attention == LLM_ATTENTION_STREAMING ? (int)MOST_TOKENS : info->context;
 }
 
-static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
+static int fit_check(llm_session *s, request *r, bool *named, err *e) {
     int context = context_limit(s), answer = request_answer_tokens(r);
     if (s->options.truncate)
         request_fit(r, named, context - answer);
@@ -345,8 +347,10 @@ int request_new(llm_session *s, const llm_request *q, request **out, err *e) {
     r->prompt_tokens = spans_tokens(r->spans, r->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
     r->head_tokens = q->head_tokens;
-    int code = r->prompt_tokens > 0 ? fit_check(s, r, q->named, e)
+    bool *named = named_copy(q);
+    int code = r->prompt_tokens > 0 ? fit_check(s, r, named, e)
                                     : err_set(e, ERR_LIMIT, "the prompt is empty");
+    free(named);
     if (code != 0)
         request_free(r);
     else

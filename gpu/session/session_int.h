@@ -194,8 +194,9 @@ void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_
 /* Makes a request whose prompt fits; *out is NULL on failure. */
 int request_new(llm_session *s, const llm_request *q, request **out, err *e);
 /* Removes fields, as llm_session_options.truncate says, until the prompt has at most `most` tokens,
- * or one field is left. `named`: llm_request.named. */
-void request_fit(request *r, const bool *named, int most);
+ * or one field is left; also from `named`, a copy of llm_request.named. */
+void request_fit(request *r, bool *named, int most);
+bool *named_copy(const llm_request *q); /* NULL if there is none; the caller frees it */
 /* Moves ready requests to events[capacity] and to `handed`. */
 void session_hand_out(llm_session *s, llm_event *events, int capacity, int *count);
 /* Frees what both drivers' sessions own: ready and handed requests, scratch. */

@@ -48,6 +48,15 @@ static void show_attention(buf *out, const llm_model_info *m) {
                m->kv_bytes_per_token, llm_kv_dtype_name(m->kv_dtype), m->kv_block_tokens);
 }
 
+/* What servers of a model told about themselves. */
+static void show_servers(buf *out, const llm_model_info *m) {
+    buf_printf(out, "%14s  %s\n", "name", m->name);
+    for (str rest = str_from(m->servers); rest.n > 0;) {
+        str line = str_split_next(&rest, '\n'), name = str_split_next(&line, '\t');
+        buf_printf(out, "%14.*s  %.*s\n", (int)name.n, name.p, (int)line.n, line.p);
+    }
+}
+
 static bool show_model(shell *sh, arena *mem) {
     llm_model_info facts;
     const llm_model_info *m = &facts;
@@ -55,6 +64,11 @@ static bool show_model(shell *sh, arena *mem) {
     buf out = {0};
     if (db_model_info(sh->db, mem, &facts, signals_cancel_flag(), &e) != 0)
         return shell_failed(sh, &e);
+    if (m->remote) {
+        show_servers(&out, m);
+        shell_print(sh, &out);
+        return true;
+    }
     buf_printf(&out, "%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
     buf_printf(
         &out,

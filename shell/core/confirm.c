@@ -7,6 +7,8 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "shell_int.h"
@@ -39,9 +41,9 @@ static void print_estimate(shell *sh, const exec_estimate *x) {
     buf_free(&line);
 }
 
-static bool ask(void) {
+static bool ask(const char *question) {
     char answer[16] = {0};
-    fputs("run it? [y/N] ", stdout);
+    printf("%s [y/N] ", question);
     fflush(stdout);
     ssize_t n = read(STDIN_FILENO, answer, sizeof answer - 1);
     if (n <= 0)
@@ -57,11 +59,36 @@ bool estimate_confirm(shell *sh, stmt *s) {
     if (go && x->cost_ms >= LONG_MS) {
         print_estimate(sh, x);
         if (db_settings(sh->db)->confirm)
-            go = ask();
+            go = ask("run it?");
         if (!go)
             shell_note(sh, "not run");
     }
     return go;
+}
+
+bool endpoints_confirm(shell *sh) {
+    const char *wanted = db_refused_endpoints(sh->db);
+    err e = {.pos = -1};
+    if (!sh->term.interactive || sh->where != NULL || *wanted == '\0')
+        return false;
+    char *pairs = mem_strdup(wanted);
+    bool allowed = true;
+    for (str rest = str_from(pairs); rest.n > 0 && allowed;) {
+        str key = str_split_next(&rest, '\n'), origin = str_split_next(&key, ',');
+        buf question = {0};
+        buf_printf(&question, "%s wants to send rows to %.*s%s%.*s. Allow?",
+                   sh->db_path ? sh->db_path : "this database", (int)origin.n, origin.p,
+                   key.n > 0 ? " with the key of " : "", (int)key.n, key.p);
+        allowed = ask(question.p);
+        buf_free(&question);
+    }
+    if (allowed) {
+        db_allow_endpoints(sh->db, pairs);
+        if (db_keep_endpoints(pairs, &e) != 0)
+            shell_note(sh, "%s", e.message);
+    }
+    free(pairs);
+    return allowed;
 }
 
 bool estimate_baselines(shell *sh, stmt *s, view_state *v) {

@@ -37,6 +37,8 @@ int shell_open(shell *sh, const char *path, err *e) {
     free(sh->db_path);
     sh->db = opened;
     sh->db_path = kept;
+    if (sh->allow)
+        db_allow_endpoints(opened, sh->allow);
     for (int i = 0; i < sh->nvariables; i++)
         db_set_variable(opened, str_from(sh->variables[i].name), str_from(sh->variables[i].text));
     return 0;

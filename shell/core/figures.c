@@ -1,7 +1,19 @@
 /*
  * figures.c - figures of a finished statement: the summary line after it, and the list of .stats.
  */
+#include <string.h>
+
 #include "shell_int.h"
+
+/* Appends what a statement's requests to servers cost, if they have a price. */
+static void append_money(const exec_summary *s, const char *before, buf *out) {
+    bool dollars = strcmp(s->currency, "USD") == 0;
+    if (s->llm.money <= 0)
+        return;
+    buf_printf(out, "%s%s%.4f", before, dollars ? "$" : "", s->llm.money);
+    if (!dollars)
+        buf_printf(out, " %s", s->currency);
+}
 
 void shell_summary_line(const exec_summary *s, buf *out) {
     const llm_figures *m = &s->llm;
@@ -21,7 +33,9 @@ void shell_summary_line(const exec_summary *s, buf *out) {
         buf_append_c(out, " of ");
         buf_append_count(out, m->prompt_tokens);
         buf_append_c(out, " tokens " WORDS_COMPUTED);
+        buf_append_c(out, m->unreported > 0 ? " (expected)" : m->served > 0 ? " (reported)" : "");
     }
+    append_money(s, ", ", out);
     if (m->answers_stored) {
         buf_append_c(out, ", ");
         buf_append_count(out, m->answers_stored);
@@ -72,13 +86,23 @@ void shell_figures(const exec_summary *s, buf *out) {
 #undef COUNTER_LINE
     if (s->failed > 0)
         stat_line(out, "failed", s->failed);
+    if (m->held_ms > 0)
+        buf_printf(out, "%20s  %.3f s\n", "held back by limits", m->held_ms / 1e3);
+    if (m->money > 0) {
+        buf_printf(out, "%20s  ", "cost");
+        append_money(s, "", out);
+        buf_append_char(out, '\n');
+    }
     str answers = str_from(s->answers);
     while (answers.n > 0) {
         str line = str_split_next(&answers, '\n');
         buf_printf(out, "%20s  %.*s\n", "answers", (int)line.n, line.p);
     }
     if (m->prompt_tokens)
-        buf_printf(out, "%20s  %.1f %%\n", WORDS_HIT_RATE, 100 * llm_hit_rate(m));
+        buf_printf(out, "%20s  %.1f %%%s\n", WORDS_HIT_RATE, 100 * llm_hit_rate(m),
+                   m->unreported > 0 ? " (expected: the server does not report cached tokens)"
+                   : m->served > 0   ? " (reported)"
+                                     : "");
     uint64_t body = m->prompt_tokens - BASE_MIN(m->head_tokens, m->prompt_tokens);
     if (body && m->head_tokens) {
         double saved =

@@ -28,8 +28,9 @@ typedef struct place {
 typedef struct shell shell;
 struct shell {
     db *db;
-    char *db_path; /* NULL: in memory */
-    char *model;   /* --model or KVASIR_MODEL; NULL: not given */
+    char *db_path;     /* NULL: in memory */
+    char *model;       /* --model or KVASIR_MODEL; NULL: not given */
+    const char *allow; /* --allow-endpoint; NULL: not given */
     bool read_only;
     term term;
     output out;
@@ -114,6 +115,9 @@ bool shell_wait_for_previous(shell *sh, bool wait);
 /* Prints the estimated cost of a prepared statement that would take long. If SET confirm = on, asks
  * whether to run it. False: do not run it. */
 bool estimate_confirm(shell *sh, stmt *s);
+/* Asks whether the endpoints that the last statement lacked are allowed, and keeps the answer. False:
+ * nobody can be asked, or the answer is no. */
+bool endpoints_confirm(shell *sh);
 /* Counts what each strategy would compute for the statement, for the live view and for a recording.
  * False: stopped by Ctrl-C. */
 bool estimate_baselines(shell *sh, stmt *s, view_state *v);

@@ -421,10 +421,10 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
     return shell_check_output(sh) && ok;
 }
 
-bool shell_statement(shell *sh, str text, const place *where) {
+/* Runs a statement. *refused: it needs an endpoint that is not allowed. */
+static bool run_once(shell *sh, str text, const place *where, bool *refused) {
     run r = {.sh = sh};
-    if (!shell_ready(sh))
-        return false;
+    db_set_typed(sh->db, sh->term.interactive && sh->where == NULL);
     if (!prepare(&r, text)) {
         stmt_free(r.s);
         free(r.state);
@@ -442,5 +442,14 @@ bool shell_statement(shell *sh, str text, const place *where) {
     keys_close(&r.keys, &sh->typed_ahead);
     signals_watch(NULL);
     progress_clear(&r.progress);
+    *refused = status == STMT_ERROR && *db_refused_endpoints(sh->db) != '\0';
     return finish(&r, status, &e, where) && recorded;
+}
+
+bool shell_statement(shell *sh, str text, const place *where) {
+    bool refused = false;
+    if (!shell_ready(sh))
+        return false;
+    bool ok = run_once(sh, text, where, &refused);
+    return refused && endpoints_confirm(sh) ? run_once(sh, text, where, &refused) : ok;
 }

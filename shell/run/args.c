@@ -23,6 +23,8 @@ static const option options[] = {
     {"--keep-going", NULL, "continue after an error in a script (the exit code is still 1)",
      FLAG(keep_going)},
     {"--model", "PATH", "use this GGUF file or model instead of the default model", TEXT(model)},
+    {"--allow-endpoint", "URL[,KEY]",
+     "let models send rows there, with the key of this variable or file", TEXT(allow)},
     {"--view", NULL, "show LLM statements in the live view", FLAG(view)},
     {"--mock", "FILE", "replay a recorded run in the live view", TEXT(replay)},
     {"--no-color", NULL, "no colour (also by NO_COLOR=1)", FLAG(no_color)},

@@ -118,6 +118,8 @@ static bool command_within(repl *r) {
 }
 
 static void remember(repl *r, str text) {
+    if (llm_remote_may_hold_key(text))
+        return;
     if (history_add(&r->history, text))
         editor_remember(r->ed, r->history.lines[r->history.count - 1]);
 }

@@ -42,6 +42,7 @@ typedef struct args {
     const char *db;   /* NULL: in memory */
     const char *mode; /* NULL: box */
     const char *model;
+    const char *allow;    /* --allow-endpoint */
     const char *generate; /* --generate WHAT */
     const char *replay;   /* --mock FILE: a recorded run to show in the live view */
     bool read_only, keep_going, no_color, version, help, view, no_init;

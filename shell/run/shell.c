@@ -86,6 +86,7 @@ static void shell_setup(shell *sh, const args *a) {
     sh->max_rows = -1;
     sh->run_file = script_file;
     sh->want_view = a->view;
+    sh->allow = a->allow;
     sh->model = mem_strdup(a->model ? a->model : getenv("KVASIR_MODEL"));
 }
 

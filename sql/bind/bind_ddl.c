@@ -239,12 +239,28 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s) {
     return old ? views_allow_view(b, old, v, a->name) : 0;
 }
 
+/* Copies the options; exec knows their names. */
+static void model_options(binder *b, const ast *a, sql_stmt *s) {
+    s->nmodel_options = a->items.n;
+    s->model_options = ARENA_ARRAY(b->mem, model_option, BASE_MAX(a->items.n, 1));
+    for (int i = 0; i < a->items.n; i++) {
+        const copy_option *o = a->items.items[i];
+        buf text = {0};
+        value_print(&text, o->value ? o->value->literal : value_text(STR("on")));
+        s->model_options[i] =
+            (model_option){o->name.name, str_copy(b->mem, text.n > 0 ? buf_str(&text) : STR("")),
+                           o->name.pos, o->name.len};
+        buf_free(&text);
+    }
+}
+
 int bind_create_model(binder *b, ast *a, sql_stmt *s) {
     s->kind = STMT_CREATE_MODEL;
     s->if_not_exists = a->if_not_exists;
     s->or_replace = a->or_replace;
     s->name = a->name.name;
-    s->create_model = (model_def){a->name.name, a->path};
+    s->create_model = (model_def){.name = a->name.name, .source = a->path};
+    model_options(b, a, s);
     if (a->path.n == 0)
         return fail_ident(b, a->name, "the file name of a model cannot be empty");
     if (catalog_model(b->env->catalog, a->name.name) && !a->if_not_exists && !a->or_replace)

@@ -272,12 +272,24 @@ command(A) ::= CREATE or_replace(R) VIEW if_not_exists(E) name(N) column_list_op
     A->query = Q;
     A->sql = slice_of(p, end_of(T), Q->pos + Q->len);
 }
-command(A) ::= CREATE or_replace(R) MODEL if_not_exists(E) name(N) FROM STRING(S). {
+command(A) ::= CREATE or_replace(R) MODEL if_not_exists(E) name(N) FROM model_source(S) copy_options(O). {
     A = ast_new(p, AST_CREATE_MODEL);
     A->or_replace = R;
     A->if_not_exists = E;
     A->name = ident_of(p, N);
-    A->path = text_of(p, S);
+    A->path = S;
+    if (O)
+        A->items = *O;
+}
+%type model_source {str}
+%type source_list {str}
+model_source(A) ::= STRING(S). { A = text_of(p, S); }
+model_source(A) ::= LP source_list(L) RP. { A = L; }
+source_list(A) ::= STRING(S). { A = text_of(p, S); }
+source_list(A) ::= source_list(L) COMMA STRING(S). {
+    str more = text_of(p, S);
+    A.p = arena_printf(p->mem, "%.*s %.*s", (int)L.n, L.p, (int)more.n, more.p);
+    A.n = L.n + 1 + more.n;
 }
 command(A) ::= DROP drop_kind(K) if_exists(E) name(N). {
     A = ast_new(p, AST_DROP);

@@ -240,12 +240,16 @@ bool catalog_read_view(MDB_val data, arena *a, view_def *def) {
 void catalog_write_model(buf *b, const model_def *def) {
     put_str(b, def->name);
     put_str(b, def->source);
+    /* a record without options is that of older versions, which read no further */
+    if (def->options.n > 0)
+        put_str(b, def->options);
 }
 
 bool catalog_read_model(MDB_val data, arena *a, model_def *def) {
     bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
     def->name = str_copy(a, get_str(&r));
     def->source = str_copy(a, get_str(&r));
+    def->options = r.p < r.end ? str_copy(a, get_str(&r)) : STR("");
     return !r.bad;
 }
 
