@@ -30,6 +30,17 @@ static void list_modes(buf *out) {
         buf_printf(out, "  %-9s %s\n", modes[i].name, modes[i].help);
 }
 
+static void list_server_options(buf *out) {
+    size_t n;
+    const llm_remote_option *options = llm_remote_options(&n);
+    for (size_t i = 0; i < n; i++) {
+        buf left = {0};
+        buf_printf(&left, "  %s", options[i].name);
+        format_entry(out, buf_str(&left), NAME_COLUMNS, str_from(options[i].help), PAGE_COLUMNS);
+        buf_free(&left);
+    }
+}
+
 static void list_view_keys(buf *out) {
     size_t n;
     const view_help_line *lines = view_help(&n);
@@ -277,6 +288,26 @@ static const help_page pages[] = {
      "The keys of the first 8 MB are the columns, a nested value is its JSON\n"
      "text, and COPY matches keys to columns by name.\n",
      NULL, NULL},
+    {"server", "servers endpoint url http key openai vllm ollama", "models at servers",
+     "A model may be at a server with OpenAI's interface: vLLM, SGLang,\n"
+     "llama-server, Ollama, a hosted API. Several URLs are several engines of\n"
+     "one model.\n"
+     "\n"
+     "    CREATE MODEL here FROM 'http://127.0.0.1:8080' WITH (model 'm');\n"
+     "    CREATE MODEL two FROM ('http://127.0.0.1:8000/v1',\n"
+     "      'http://127.0.0.1:8001/v1') WITH (model 'm', timeout 60);\n"
+     "    SET max_cost = 2.50;\n"
+     "\n"
+     ".model asks what the server is and shows how it will be asked. A key is\n"
+     "never stored: key_env names an environment variable, key_file a file of\n"
+     "mode 0600. An endpoint that is not on this machine, or needs a key, has\n"
+     "to be allowed once: by typing its CREATE MODEL, at a question, or with\n"
+     "--allow-endpoint URL,KEY. Options:\n",
+     list_server_options,
+     "\n"
+     "Every answer is checked against its type. LLM_PROB is NULL where the\n"
+     "server tells no probabilities. Answers are stored under the model's\n"
+     "name, not its URL; another version forgets them.\n"},
     {"view", "", "the live view",
      "Shows an LLM statement while it runs: inputs, hit rate, tokens, memory,\n"
      "answers. At a prompt press v while a statement runs, or type .view\n"

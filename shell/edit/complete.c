@@ -350,6 +350,21 @@ static bool reads_table(const finder *f) {
     return !first_is(f, "DELETE") && token_in(last, "FROM JOIN ,");
 }
 
+/* Whether the statement is CREATE [OR REPLACE] MODEL. */
+static bool makes_model(finder *f) {
+    bool found = false;
+    for (int i = 1; i < f->s.before && i < 4; i++)
+        found = found || token_is(&f->s.tokens[i], "MODEL");
+    return found && first_is(f, "CREATE");
+}
+
+static void add_server_options(finder *f) {
+    size_t n;
+    const llm_remote_option *options = llm_remote_options(&n);
+    for (size_t i = 0; i < n; i++)
+        add(f, options[i].name, options[i].help, CANDIDATE_KEYWORD, SCORE_NEXT);
+}
+
 static bool wants_table(const finder *f) {
     const scope_token *last = before(f, 1);
     if (f->s.expects_table)
@@ -396,6 +411,8 @@ static void find_sql(finder *f) {
         add_words(f, "PARTITION ORDER ROWS RANGE GROUPS", SCORE_NEXT);
     } else if (token_is(last, "(") && token_is(before(f, 2), "EXPLAIN")) {
         add_words(f, "TOKENS PROMPT TREE ANALYZE RULES FORMAT", SCORE_NEXT);
+    } else if (f->s.group && makes_model(f)) {
+        add_server_options(f);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
     } else if (last->class == TOKEN_KEYWORD && token_in(last, "MODEL INDEX") &&
