@@ -374,6 +374,14 @@ static void append_reason(const remote_model *m, const endpoint *at, const http_
                    call->status);
 }
 
+static int none_answers(const buf *reasons, err *e) {
+    const char *why = reasons->n > 0 ? reasons->p : "it has none";
+    err_set(e, ERR_MODEL, "no endpoint of the model answers: %s", why);
+    if (strstr(why, "certificate") != NULL)
+        err_hint(e, "WITH (ca 'file.pem') names a further authority");
+    return ERR_MODEL;
+}
+
 int remote_probe(remote_model *m, struct http *net, const atomic_bool *cancel, err *e) {
     buf reasons = {0};
     int status = 0;
@@ -406,8 +414,7 @@ int remote_probe(remote_model *m, struct http *net, const atomic_bool *cancel, e
     if (status != 0)
         *e = why;
     else if (!m->probed)
-        status = err_set(e, ERR_MODEL, "no endpoint of the model answers: %s",
-                         reasons.n > 0 ? reasons.p : "it has none");
+        status = none_answers(&reasons, e);
     buf_free(&reasons);
     return status;
 }

@@ -79,6 +79,9 @@ static void test_definitions_survive(void **state) {
     OK(catalog_create_view(t, &view, true, &e));
     model_def model = {.name = STR("m"), .source = STR("test:hash")};
     OK(catalog_create_model(t, &model, false, &e));
+    model_def served = {
+        .name = STR("s"), .source = STR("http://a http://b"), .options = STR("model=x\n")};
+    OK(catalog_create_model(t, &served, false, &e));
     OK(txn_commit(t, &e));
     store_close(s);
     s = open_at(path);
@@ -91,6 +94,9 @@ static void test_definitions_survive(void **state) {
     assert_true(str_equal(catalog_view(txn_catalog(t), STR("W"))->sql, view.sql));
     assert_true(str_equal(catalog_view(txn_catalog(t), STR("w"))->columns[1], STR("two")));
     assert_true(str_equal(catalog_model(txn_catalog(t), STR("m"))->source, STR("test:hash")));
+    assert_int_equal(catalog_model(txn_catalog(t), STR("m"))->options.n, 0);
+    assert_true(str_equal(catalog_model(txn_catalog(t), STR("s"))->source, served.source));
+    assert_true(str_equal(catalog_model(txn_catalog(t), STR("s"))->options, served.options));
     const table_def *owner = NULL;
     assert_non_null(catalog_index(txn_catalog(t), STR("KV_PKEY"), &owner));
     assert_ptr_equal(owner, kv);
