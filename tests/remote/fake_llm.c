@@ -219,13 +219,13 @@ static void take_pattern(guide *g, const char *pattern, bool quoted, arena *mem)
 
 static void take_bias(guide *g, const cJSON *bias) {
     const cJSON *pair;
-    g->kind = 0;
     cJSON_ArrayForEach(pair, bias) {
         int32_t id = (int32_t)cJSON_GetArrayItem(pair, 0)->valuedouble;
         for (size_t i = 0; i < fake.nknown; i++)
             if (fake.known[i].id == id)
                 add_literal(g, fake.known[i].text);
     }
+    g->kind = g->count > 0 ? 0 : -1; /* another server gave out the tokens */
 }
 
 /* Finds the constraint that a server of this kind heeds; it ignores all others. */
