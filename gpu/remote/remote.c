@@ -212,7 +212,7 @@ static void set_facts(llm_engine *engine, const remote_model *m) {
                                       .turn = {"\n", 1},
                                       .chat = true};
     llm_model_info *info = &engine->info;
-    info->remote = true;
+    info->remote = info->generates = true;
     info->name = m->name;
     info->architecture = "remote";
     info->device = "remote";
