@@ -146,7 +146,7 @@ const setting_info *settings_table(size_t *count);
  *   r  REAL                 =  any type, cast to the common type of all arguments marked =
  *   n  a number             x  a type that can be compared with the first argument's
  *   b  TEXT or BLOB         c  a condition
- *   d  TEXT or a number
+ *   d  TEXT or a number     v  VECTOR
  *
  * `result` is a type or a rule. SAME1: the first argument's type. COMMON: the common type of the
  * arguments marked = (of mod: of both arguments). NUMBER1: REAL if the first argument is REAL, else
@@ -204,6 +204,13 @@ const setting_info *settings_table(size_t *count);
     X(STRFTIME, "strftime", 1, -1, "tdt", TEXT, 0, "strftime(format, time [, modifier …])", "an ISO time in a format of %Y, %m, %d, %H, %M, %S, …")    \
     X(JULIANDAY, "julianday", 0, -1, "dt", REAL, 0, "julianday(time [, modifier …])", "days since noon in Greenwich on 24 November 4714 B.C.") \
     X(UNIXEPOCH, "unixepoch", 0, -1, "dt", INTEGER, 0, "unixepoch(time [, modifier …])", "seconds since 1970-01-01")      \
+    X(L2_DISTANCE, "l2_distance", 2, 2, "v", REAL, 0, "l2_distance(v, w)", "Euclidean distance of two vectors; also v <-> w") \
+    X(COSINE_DISTANCE, "cosine_distance", 2, 2, "v", REAL, 0, "cosine_distance(v, w)", "1 - cosine of the angle between two vectors; also v <=> w") \
+    X(INNER_PRODUCT, "inner_product", 2, 2, "v", REAL, 0, "inner_product(v, w)", "sum of the products of the elements of two vectors") \
+    X(NEGATIVE_INNER_PRODUCT, "negative_inner_product", 2, 2, "v", REAL, 0, "negative_inner_product(v, w)", "-inner_product(v, w), least for the most similar; also v <#> w") \
+    X(VECTOR_DIMS, "vector_dims", 1, 1, "v", INTEGER, 0, "vector_dims(v)", "number of elements of a vector") \
+    X(VECTOR_NORM, "vector_norm", 1, 1, "v", REAL, 0, "vector_norm(v)", "length of a vector: the root of the sum of its squares") \
+    X(L2_NORMALIZE, "l2_normalize", 1, 1, "v", VECTOR, 0, "l2_normalize(v)", "the vector divided by its length; a zero vector stays zero") \
     X(VERSION, "version", 0, 0, "", TEXT, 0, "version()", "kvasir's version")
 /* clang-format on */
 
@@ -316,9 +323,11 @@ struct expr {
         } column;
         expr_op op;
         function_id function;
-        /* EXPR_CAST: true if the result is stored in a table column, so that value_assign converts
-         * (an error if anything would be lost); false: value_cast converts */
-        bool exact;
+        struct { /* EXPR_CAST */
+            bool
+                exact; /* stored in a column: value_assign converts, without loss; else value_cast */
+            int dims;  /* a VECTOR must have this number of elements; 0: any */
+        };
     };
     int nargs;
     expr **args;

@@ -231,22 +231,30 @@ typedef enum value_type {
     TYPE_INTEGER,
     TYPE_REAL,
     TYPE_TEXT,
-    TYPE_BLOB
+    TYPE_BLOB,
+    TYPE_VECTOR
 } value_type;
 
 const char *type_name(value_type t);        /* "INTEGER" */
 bool type_parse(str name, value_type *out); /* INTEGER and the usual synonyms: INT, VARCHAR, … */
+/* Appends the type of a column: "TEXT", "VECTOR(384)". dims: of a VECTOR column, else 0. */
+void type_print(buf *b, value_type t, int dims);
 static inline bool type_is_number(value_type t) {
     return t == TYPE_BOOLEAN || t == TYPE_INTEGER || t == TYPE_REAL;
 }
+/* Whether values of this type are `str` (value.s, column.s); all others are 8 bytes. */
+static inline bool type_is_bytes(value_type t) {
+    return t >= TYPE_TEXT;
+}
 
-/* A cell. TEXT and BLOB bytes are not owned. */
+/* A cell. The bytes of TEXT, BLOB and VECTOR are not owned. A VECTOR is its elements as f32, at any
+ * address; no element is NaN, infinite or -0, so equal vectors have equal bytes. */
 typedef struct value {
     value_type type;
     union {
         int64_t i; /* BOOLEAN (0/1) and INTEGER */
         double r;
-        str s; /* TEXT and BLOB */
+        str s; /* TEXT, BLOB and VECTOR */
     };
 } value;
 
@@ -267,8 +275,9 @@ static inline value value_text(str s) {
 }
 
 value value_copy(arena *a, value v);
-/* Total order of sorting and grouping: NULL < numbers < TEXT < BLOB. BOOLEAN, INTEGER and REAL
- * compare by exact numeric value, NaN lowest; TEXT and BLOB bytewise. */
+/* Total order of sorting and grouping: NULL < numbers < TEXT < BLOB < VECTOR. BOOLEAN, INTEGER and
+ * REAL compare by exact numeric value, NaN lowest; TEXT and BLOB bytewise; VECTORs by their first
+ * element that differs, a shorter one before one that it begins. */
 int value_compare(value a, value b);
 uint64_t value_hash(value v); /* equal for values that compare equal: 1, 1.0, TRUE */
 /* Converts a value explicitly (CAST). ERR_TYPE: "'abc' is not an INTEGER". NULL converts to every
@@ -281,9 +290,10 @@ int value_assign(arena *a, value v, value_type to, value *out, err *e);
  * false: v is none of these. */
 bool parse_boolean(value v, bool *on);
 /* Appends the value as text: REAL in its shortest form that parses back, BOOLEAN as true or
- * false, TEXT and BLOB as their bytes, NULL as nothing. */
+ * false, TEXT and BLOB as their bytes, VECTOR as [1,0.5], NULL as nothing. */
 void value_print(buf *b, value v);
-/* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
+/* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. A VECTOR is a text, which
+ * is converted where a VECTOR is expected: '[1,0.5]'. */
 void value_print_sql(buf *b, value v);
 /* Parses an optional sign and decimal digits; false: s is anything else, or out of range. */
 bool parse_integer(str s, int64_t *out);
@@ -296,6 +306,37 @@ size_t format_real(double r, char *out);
 /* Returns r rounded for display: to `decimals` places, or to more if three significant digits need
  * more (0.00012345 with 3 decimals: 0.000123). */
 double real_rounded(double r, int decimals);
+
+/* ---- vectors (vector.c) ---------------------------------------------------------------------- */
+
+enum { VECTOR_DIMS_MAX = 16000 };
+
+static inline int vector_dims(str v) {
+    return (int)(v.n / sizeof(float));
+}
+/* Parses "[1, -2.5, 3e-2]" into *out, in `a`. ERR_TYPE names what is wrong, with its position in
+ * the text, counted from 1: no element, more than VECTOR_DIMS_MAX, NaN, an element beyond f32. */
+int vector_parse(arena *a, str text, str *out, err *e);
+/* Makes a VECTOR of n elements in `a`. ERR_TYPE as vector_parse; the position is an element's. */
+int vector_make(arena *a, const float *elements, int n, str *out, err *e);
+void vector_print(buf *b, str v); /* each element in the shortest form that parses back */
+int vector_compare(str x, str y); /* as value_compare */
+/* Compares two values of a type whose values are `str`. */
+static inline int bytes_compare(value_type t, str x, str y) {
+    return t == TYPE_VECTOR ? vector_compare(x, y) : str_compare(x, y);
+}
+/* ERR_TYPE, "expected 3 dimensions, not 4", if v has not `dims` elements. dims = 0: any number. */
+int vector_check(str v, int dims, err *e);
+
+typedef enum vector_metric { VECTOR_L2, VECTOR_COSINE, VECTOR_INNER } vector_metric;
+
+/* Returns the sum of the squares of the elements. */
+double vector_square(str v);
+/* Returns the distance of two vectors with equal numbers of elements: Euclidean; 1 - the cosine of
+ * their angle, NaN if one of them is zero; the inner product. y_square: vector_square(y), only for
+ * VECTOR_COSINE. Sums are f32 in 32 lanes, so the result has the same bits on every machine; a sum
+ * beyond f32's range is computed in double. */
+double vector_distance(vector_metric m, str x, str y, double y_square);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -313,7 +354,7 @@ typedef struct column {
     union {
         int64_t *i; /* BOOLEAN, INTEGER */
         double *r;
-        str *s; /* TEXT, BLOB */
+        str *s; /* TEXT, BLOB, VECTOR */
     };
 } column;
 
@@ -332,12 +373,12 @@ void batch_init(batch *b, arena *mem, const value_type *types, int ncols, int ca
 void column_init(column *c, arena *mem, value_type type, int capacity, bool with_nulls);
 value column_get(const column *c, int row);
 /* Stores v, of c's type or NULL, at `row`. The first NULL allocates null bytes for `capacity` rows
- * in `mem`. TEXT and BLOB are referenced, not copied. */
+ * in `mem`. The bytes of a `str` are referenced, not copied. */
 void column_set(column *c, arena *mem, int capacity, int row, value v);
 static inline bool column_is_null(const column *c, int row) {
     return c->null != NULL && c->null[row] != 0;
 }
-/* out[k] = in[rows[k]], allocated in `mem`; TEXT and BLOB are referenced, not copied. */
+/* out[k] = in[rows[k]], allocated in `mem`; the bytes of a `str` are referenced, not copied. */
 void column_gather(column *out, arena *mem, const column *in, const int *rows, int count);
 
 /* ---- hashes ---------------------------------------------------------------------------------- */

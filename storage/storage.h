@@ -66,6 +66,7 @@ int store_recover(store *s, const char *directory, const char *from, const atomi
 typedef struct column_def {
     str name;
     value_type type;
+    int dims; /* VECTOR: number of elements; 0: any, and in columns of other types */
     bool not_null;
     str default_sql; /* text of the DEFAULT expression; n = 0: none */
     str check_sql;   /* text of the column's CHECK; n = 0: none */

@@ -26,7 +26,7 @@ void operand_null(const eval_env *v, value_type type, operand *out) {
     out->c = (column){
         .type = type, .null = arena_alloc(v->mem, 1), .i = arena_zalloc(v->mem, sizeof(str))};
     out->c.null[0] = 1;
-    if (type_is_text(type))
+    if (type_is_bytes(type))
         out->c.s[0] = empty;
     out->step = 0;
 }
@@ -39,7 +39,7 @@ void operand_set_null(const eval_env *v, operand *o, int n, int row) {
     if (!o->c.null)
         o->c.null = arena_zalloc(v->mem, (size_t)n);
     o->c.null[row] = 1;
-    if (type_is_text(o->c.type))
+    if (type_is_bytes(o->c.type))
         o->c.s[row] = (str){"", 0};
     else
         o->c.i[row] = 0;

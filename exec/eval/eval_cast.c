@@ -22,6 +22,8 @@ static int cast_cells(const eval_env *v, const expr *x, const operand *a, int n,
         }
         int status = x->exact ? value_assign(v->mem, from, x->type, &to, v->e)
                               : value_cast(v->mem, from, x->type, &to, v->e);
+        if (status == 0 && to.type == TYPE_VECTOR)
+            status = vector_check(to.s, x->dims, v->e);
         if (status) {
             v->e->pos = x->pos;
             v->e->len = x->len;
@@ -41,7 +43,7 @@ int eval_cast(const eval_env *v, const expr *x, operand *out) {
         operand_null(v, x->type, out);
         return 0;
     }
-    if (a.c.type == x->type) {
+    if (a.c.type == x->type && x->dims == 0) {
         *out = a;
         return 0;
     }

@@ -1,6 +1,7 @@
 /*
  * eval_func.c - scalar functions: evaluation row by row, lookup by function_id, and the functions
- * on numbers. Functions on texts are in eval_text.c, functions on dates and times in eval_time.c.
+ * on numbers. Functions on texts are in eval_text.c, on dates and times in eval_time.c, on
+ * vectors in eval_vector.c.
  *
  * Invariant: a function is not called with a NULL argument unless its entry says takes_null. A
  * result outside its type's range is an error; an undefined result (sqrt of -1) is NULL.
@@ -185,7 +186,9 @@ static const function_row_entry *function_find(function_id id) {
     const function_row_entry *f = find_in(number_functions, BASE_COUNT(number_functions), id);
     if (!f)
         f = find_in(text_functions, text_function_count, id);
-    return f ? f : find_in(time_functions, time_function_count, id);
+    if (!f)
+        f = find_in(time_functions, time_function_count, id);
+    return f ? f : find_in(vector_functions, vector_function_count, id);
 }
 
 /* Stores a function's result. Converts it if its type is not the expression's, as in greatest() of

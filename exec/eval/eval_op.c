@@ -253,7 +253,7 @@ static void compare_texts(expr_op how, const operand *a, const operand *b, int n
         return;
     }
     for (int k = 0; k < n; k++)
-        out[k] = str_compare(a->c.s[k * a->step], b->c.s[k * b->step]);
+        out[k] = bytes_compare(a->c.type, a->c.s[k * a->step], b->c.s[k * b->step]);
     COMPARE_SWITCH(out[k], 0)
 }
 

@@ -42,14 +42,14 @@ static inline bool operand_null_at(const operand *a, int row) {
 }
 /* Sets a row to v, which is not NULL and has the operand's type. */
 static inline void operand_set(operand *o, int row, value v) {
-    if (type_is_text(o->c.type))
+    if (type_is_bytes(o->c.type))
         o->c.s[row] = v.s;
     else
         o->c.i[row] = v.i; /* a REAL is copied as its 64 bits */
 }
 /* Sets a row to row `from` of `a`, which is not NULL and has the same type. */
 static inline void operand_copy(operand *o, int row, const operand *a, int from) {
-    if (type_is_text(o->c.type))
+    if (type_is_bytes(o->c.type))
         o->c.s[row] = a->c.s[from * a->step];
     else
         o->c.i[row] = a->c.i[from * a->step];
@@ -96,8 +96,8 @@ typedef struct function_row_entry {
     function_row row; /* computes the result of one row */
 } function_row_entry;
 
-/* The functions of eval_text.c and eval_time.c. */
-extern const function_row_entry text_functions[], time_functions[];
-extern const size_t text_function_count, time_function_count;
+/* The functions of eval_text.c, eval_time.c and eval_vector.c. */
+extern const function_row_entry text_functions[], time_functions[], vector_functions[];
+extern const size_t text_function_count, time_function_count, vector_function_count;
 
 #endif

@@ -71,7 +71,7 @@ agg *agg_new(const exec_ctx *ctx, mem_budget *memory, const plan_agg *what, aren
 static bool keeps_text(const agg *a) {
     agg_kind k = a->plan->kind;
     return k == AGG_GROUP_CONCAT || k == AGG_MEDIAN ||
-           ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && type_is_text(a->arg_type));
+           ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && type_is_bytes(a->arg_type));
 }
 
 void agg_free(agg *a) {
@@ -152,7 +152,7 @@ static void add_values(agg *a, const column *c, const uint32_t *groups, int coun
 }
 
 static void cell_keep(agg *a, agg_cell *cell, const column *c, int row) {
-    if (type_is_text(a->arg_type))
+    if (type_is_bytes(a->arg_type))
         cell_set_text(a, cell, c->s[row]);
     else
         cell->i = c->i[row]; /* copies the 64 bits of a REAL */
@@ -160,8 +160,8 @@ static void cell_keep(agg *a, agg_cell *cell, const column *c, int row) {
 
 /* Whether the row's value is greater (sign > 0) or less (sign < 0) than the cell's. */
 static bool beyond(const agg *a, const agg_cell *cell, const column *c, int row, int sign) {
-    if (type_is_text(a->arg_type))
-        return str_compare(c->s[row], (str){cell->text.p, cell->text.n}) * sign > 0;
+    if (type_is_bytes(a->arg_type))
+        return bytes_compare(c->type, c->s[row], (str){cell->text.p, cell->text.n}) * sign > 0;
     if (a->arg_type == TYPE_REAL)
         return sign > 0 ? c->r[row] > cell->r : c->r[row] < cell->r;
     return sign > 0 ? c->i[row] > cell->i : c->i[row] < cell->i;

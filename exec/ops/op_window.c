@@ -365,7 +365,7 @@ static int gather(window_part *p, const rowset *from, int c, column *out, err *e
         int at = (int)(p->rows[k] % BATCH_ROWS);
         if (k == 0) {
             column_init(out, p->mem, in->type, p->n, false);
-            texts = in->type == TYPE_TEXT || in->type == TYPE_BLOB;
+            texts = type_is_bytes(in->type);
         }
         if (column_is_null(in, at))
             column_set(out, p->mem, p->n, k, value_null());

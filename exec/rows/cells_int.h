@@ -7,13 +7,8 @@
 
 #include "storage/base.h"
 
-/* Whether cells of this type are `str` (column.s); all others are 8 bytes (column.i, column.r). */
-static inline bool type_is_text(value_type t) {
-    return t == TYPE_TEXT || t == TYPE_BLOB;
-}
-
 static inline size_t cell_bytes(value_type t) {
-    return type_is_text(t) ? sizeof(str) : sizeof(int64_t);
+    return type_is_bytes(t) ? sizeof(str) : sizeof(int64_t);
 }
 
 /* Whether a cell is NULL. In a column of type NULL every cell is. */
@@ -31,8 +26,8 @@ static inline bool row_has_null(const column *cols, int n, int row) {
 
 /* Compares two cells of the same type, neither of them NULL: negative, 0 or positive. */
 static inline int cell_compare(const column *a, int i, const column *b, int j) {
-    if (type_is_text(a->type))
-        return str_compare(a->s[i], b->s[j]);
+    if (type_is_bytes(a->type))
+        return bytes_compare(a->type, a->s[i], b->s[j]);
     if (a->type == TYPE_REAL)
         return (a->r[i] > b->r[j]) - (a->r[i] < b->r[j]);
     return (a->i[i] > b->i[j]) - (a->i[i] < b->i[j]);

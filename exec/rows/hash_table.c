@@ -60,7 +60,7 @@ static void hash_column(const column *c, int rows, bool first, uint64_t *out) {
     for (int k = 0; k < rows; k++) {
         uint64_t h = 0x6b7661736972u;
         if (!cell_is_null(c, k)) {
-            if (type_is_text(c->type))
+            if (type_is_bytes(c->type))
                 h = hash64(c->s[k].p, c->s[k].n, 0);
             else
                 h = c->type == TYPE_REAL ? hash_real(c->r[k]) : hash_mix(1, (uint64_t)c->i[k]);
@@ -84,6 +84,7 @@ static bool cells_equal(const column *a, int i, const column *b, int j) {
     switch (a->type) {
     case TYPE_TEXT:
     case TYPE_BLOB:
+    case TYPE_VECTOR:
         return str_equal(a->s[i], b->s[j]);
     case TYPE_REAL:
         return a->r[i] == b->r[j] || (a->r[i] != a->r[i] && b->r[j] != b->r[j]);

@@ -26,6 +26,13 @@ static uint64_t ordered_bits(const column *c, int row) {
             bits = bits << 8 | head[k];
         return bits;
     }
+    case TYPE_VECTOR: {
+        float first;
+        uint32_t order;
+        memcpy(&first, c->s[row].p, sizeof first);
+        memcpy(&order, &first, sizeof order);
+        return (uint64_t)(order >> 31 ? ~order : order | UINT32_C(1) << 31) << 32;
+    }
     case TYPE_REAL: {
         double r = c->r[row] + 0.0; /* -0.0 sorts as 0.0 */
         memcpy(&bits, &r, sizeof bits);

@@ -128,7 +128,7 @@ static void append_cells(rowset *r, batch *b, const column *cols, int start, int
         if (cols[c].type == TYPE_NULL)
             continue;
         assert((cell_bytes(cols[c].type) == cell_bytes(to->type)));
-        if (type_is_text(to->type))
+        if (type_is_bytes(to->type))
             append_texts(r, to, b->rows, &cols[c], start, count);
         else
             memcpy(to->i + b->rows, cols[c].i + start, sizeof(int64_t) * (size_t)count);
@@ -178,7 +178,7 @@ void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int 
                    column *out) {
     out->type = r->types[c];
     out->null = NULL;
-    bool texts = type_is_text(out->type);
+    bool texts = type_is_bytes(out->type);
     out->i = arena_alloc(mem, cell_bytes(out->type) * (size_t)BASE_MAX(count, 1));
     for (int k = 0; k < count; k++) {
         const column *from = rows[k] < 0 ? NULL : &r->batches[rows[k] / BATCH_ROWS]->cols[c];

@@ -79,7 +79,7 @@ void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types
 
 static size_t copy_column(arena *mem, const column *from, value_type type, int rows, column *to) {
     size_t bytes = 0;
-    bool text = type == TYPE_TEXT || type == TYPE_BLOB;
+    bool text = type_is_bytes(type);
     *to = (column){.type = type};
     if (from->type == TYPE_NULL || from->null) {
         to->null = arena_alloc(mem, (size_t)rows);

@@ -51,7 +51,8 @@ void table_sql(const table_def *t, buf *out) {
         const index_def *x = column_constraint(t, c);
         buf_append_c(out, c ? ", " : "");
         sql_print_name(out, d->name);
-        buf_printf(out, " %s", type_name(d->type));
+        buf_append_char(out, ' ');
+        type_print(out, d->type, d->dims);
         if (c == t->rowid_column || (x && x->primary))
             buf_append_c(out, " PRIMARY KEY");
         else if (x)

@@ -146,19 +146,22 @@ static bool in_primary_key(const table_def *t, int column_at) {
 static int columns_rows(maker *m, err *e) {
     (void)e;
     const catalog *c = txn_catalog(m->o->ctx->txn);
+    buf type = {0};
     for (int k = 0; k < c->ntables; k++) {
         const table_def *t = &c->tables[k];
         for (int i = 0; i < t->ncolumns; i++) {
             text_cell(m, t->name);
             system_cell(m, value_int(i + 1));
             text_cell(m, t->columns[i].name);
-            text_cell(m, str_from(type_name(t->columns[i].type)));
+            type_print(&type, t->columns[i].type, t->columns[i].dims);
+            buf_cell(m, &type);
             system_cell(m, value_bool(t->columns[i].not_null));
             system_cell(m, value_bool(in_primary_key(t, i)));
             system_cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql)
                                                        : value_null());
         }
     }
+    buf_free(&type);
     return 0;
 }
 

@@ -30,7 +30,7 @@ static int column_at(const rel *r, int id) {
 }
 
 static double type_bytes(value_type t) {
-    return t == TYPE_TEXT || t == TYPE_BLOB ? GUESSED_BYTES : t == TYPE_BOOLEAN ? 5 : 6;
+    return type_is_bytes(t) ? GUESSED_BYTES : t == TYPE_BOOLEAN ? 5 : 6;
 }
 
 static column_estimate column_guess(value_type type, double rows) {

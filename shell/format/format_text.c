@@ -78,6 +78,9 @@ static void json_value(buf *out, value v) {
     case TYPE_TEXT:
         format_json_string(out, v.s);
         return;
+    case TYPE_VECTOR:
+        vector_print(out, v.s);
+        return;
     case TYPE_BLOB:
         buf_append_char(out, '"');
         for (size_t i = 0; i < v.s.n; i++)

@@ -26,6 +26,10 @@ static expr *fit_argument(binder *b, expr *x, char class, const char *name) {
         return to_condition(b, x);
     case 'b':
         return x->type == TYPE_BLOB ? x : to_type_implicit(b, x, TYPE_TEXT, what);
+    case 'v':
+        return x->kind == EXPR_LITERAL && x->type == TYPE_TEXT
+                   ? to_type(b, x, TYPE_VECTOR, what)
+                   : to_type_implicit(b, x, TYPE_VECTOR, what);
     case 'd':
         return type_is_number(x->type) ? x : to_type_implicit(b, x, TYPE_TEXT, what);
     default:

@@ -68,8 +68,9 @@ static int table_columns(binder *b, const table_spec *spec, table_def *t) {
             if (str_equal_nocase(t->columns[k].name, c->name.name))
                 return fail_ident(b, c->name, "column \"%.*s\" is named twice", (int)c->name.name.n,
                                   c->name.name.p);
-        t->columns[i] = (column_def){c->name.name, c->type, c->not_null || c->primary,
-                                     c->default_sql, c->check_sql};
+        t->columns[i] =
+            (column_def){c->name.name,   c->type,     c->dims, c->not_null || c->primary,
+                         c->default_sql, c->check_sql};
     }
     return 0;
 }
@@ -134,10 +135,29 @@ static int check_expressions(binder *b, const table_spec *spec, const table_def 
     return 0;
 }
 
+/* A vector has no order that a search uses, and its key would rarely fit. */
+static int refuse_vector_keys(binder *b, const table_def *t, const index_def *x, ident at) {
+    for (int k = 0; k < x->ncolumns; k++) {
+        str name = t->columns[x->columns[k]].name;
+        if (t->columns[x->columns[k]].type != TYPE_VECTOR)
+            continue;
+        fail(b, ERR_UNSUPPORTED, at.pos, at.len,
+             "column \"%.*s\" is a VECTOR, which cannot be in an index or key", (int)name.n,
+             name.p);
+        err_hint(b->e,
+                 "no index is needed: ORDER BY \"%.*s\" <=> '[…]' LIMIT 10 reads the table once",
+                 (int)BASE_MIN(name.n, (size_t)80), name.p);
+        return ERR_UNSUPPORTED;
+    }
+    return 0;
+}
+
 static int table_of_spec(binder *b, const ast *a, table_def *t) {
     int status = table_columns(b, a->table, t);
     if (!status)
         status = table_keys(b, a->table, t);
+    for (int i = 0; i < t->nindexes && !status; i++)
+        status = refuse_vector_keys(b, t, &t->indexes[i], a->name);
     t->nchecks = a->table->checks.n;
     t->checks = ARENA_ARRAY(b->mem, str, t->nchecks);
     for (int i = 0; i < t->nchecks; i++)
@@ -162,7 +182,11 @@ static int table_of_query(binder *b, const ast *a, sql_stmt *s, table_def *t) {
                 err_hint(b->e, "rename one of them with AS");
                 return ERR_BIND;
             }
-        t->columns[i] = (column_def){.name = name, .type = s->query->cols[i].type};
+        const rel_column *c = &s->query->cols[i];
+        t->columns[i] =
+            (column_def){.name = name,
+                         .type = c->type,
+                         .dims = c->type == TYPE_VECTOR ? rel_column_dims(s->query, c->id) : 0};
     }
     return 0;
 }
@@ -203,7 +227,8 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
     index_def *x = &s->create_index;
     x->unique = a->unique;
     x->ncolumns = names.n;
-    if ((status = find_columns(b, s->table, &names, &x->columns)) != 0)
+    if ((status = find_columns(b, s->table, &names, &x->columns)) != 0 ||
+        (status = refuse_vector_keys(b, s->table, x, *(ident *)names.items[0])) != 0)
         return status;
     const table_def *other;
     x->name =
@@ -420,7 +445,8 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
         err_hint(b->e, "add the column, then CREATE UNIQUE INDEX");
         return ERR_UNSUPPORTED;
     }
-    s->add_column = (column_def){c->name.name, c->type, c->not_null, c->default_sql, c->check_sql};
+    s->add_column =
+        (column_def){c->name.name, c->type, c->dims, c->not_null, c->default_sql, c->check_sql};
     table_def wider = *t;
     wider.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns + 1);
     memcpy(wider.columns, t->columns, sizeof *t->columns * (size_t)t->ncolumns);

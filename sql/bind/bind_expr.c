@@ -647,7 +647,7 @@ static expr *bind_case(binder *b, const node *n) {
 
 static expr *bind_cast(binder *b, const node *n) {
     expr *x = bind_expr(b, n->args[0]);
-    return x ? to_type(b, x, n->type, "CAST") : NULL;
+    return x ? to_written_type(b, x, n->type, n->dims) : NULL;
 }
 
 static expr *bind_kind(binder *b, const node *n, value_type used) {

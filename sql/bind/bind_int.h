@@ -295,6 +295,8 @@ expr *to_condition(binder *b, expr *x);
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
 /* Converts x to the type of column c. A conversion that would lose information is an error. */
 expr *to_column(binder *b, expr *x, const column_def *c);
+/* Converts as CAST does. dims: of VECTOR(n), else 0. */
+expr *to_written_type(binder *b, expr *x, value_type type, int dims);
 /* Converts x to `type` where no CAST is needed: an untyped NULL, a literal whose value allows it,
  * or a number to a higher numeric type. Anything else is an error. */
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what);

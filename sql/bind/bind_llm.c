@@ -133,8 +133,8 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
         return (int)b->e->code;
     if (expr_is_null(x))
         x = to_type(b, x, TYPE_TEXT, "a field");
-    if (x->type == TYPE_BLOB)
-        return fail_node(b, n, "a BLOB cannot be a field of LLM()");
+    if (x->type == TYPE_BLOB || x->type == TYPE_VECTOR)
+        return fail_node(b, n, "a %s cannot be a field of LLM()", type_name(x->type));
     if (alias.name.n) {
         add_field(b, f, x, alias.name, (str){NULL, 0}, n);
         return 0;

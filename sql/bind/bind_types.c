@@ -43,19 +43,25 @@ static void type_error(binder *b, const expr *x, value_type type, const char *wh
     err_hint(b->e, "convert it with CAST(… AS %s)", type_name(type));
 }
 
-static expr *converted(binder *b, expr *x, value_type type, bool exact, const char *what) {
+/* dims: of VECTOR(n), else 0. */
+static expr *converted(binder *b, expr *x, value_type type, int dims, bool exact,
+                       const char *what) {
     if (is_untyped_null(b, x))
         return null_as(b, x, type);
-    if (x->type == type)
+    if (x->type == type && dims == 0)
         return x;
     if (!is_literal(x)) {
         expr *cast = expr_cast(b->mem, x, type);
         cast->exact = exact;
+        cast->dims = dims;
         return cast;
     }
     err problem = {0};
     value out;
-    if ((exact ? value_assign : value_cast)(b->mem, x->literal, type, &out, &problem)) {
+    int status = (exact ? value_assign : value_cast)(b->mem, x->literal, type, &out, &problem);
+    if (status == 0 && type == TYPE_VECTOR)
+        status = vector_check(out.s, dims, &problem);
+    if (status) {
         fail(b, ERR_TYPE, x->pos, x->len, "%s: %s", what, problem.message);
         return NULL;
     }
@@ -63,12 +69,16 @@ static expr *converted(binder *b, expr *x, value_type type, bool exact, const ch
 }
 
 expr *to_type(binder *b, expr *x, value_type type, const char *what) {
-    return converted(b, x, type, false, what);
+    return converted(b, x, type, 0, false, what);
+}
+
+expr *to_written_type(binder *b, expr *x, value_type type, int dims) {
+    return converted(b, x, type, dims, false, "CAST");
 }
 
 expr *to_column(binder *b, expr *x, const column_def *c) {
     const char *what = arena_printf(b->mem, "column \"%.*s\"", (int)c->name.n, c->name.p);
-    return converted(b, x, c->type, true, what);
+    return converted(b, x, c->type, c->dims, true, what);
 }
 
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what) {
@@ -105,6 +115,8 @@ expr *to_number(binder *b, expr *x, const char *what) {
     fail(b, ERR_BIND, x->pos, x->len, "%s needs numbers, not %s", what, type_name(x->type));
     if (llm_info_of(b, x))
         err_hint(b->e, "write the type of the call: LLM(…) RETURNS INTEGER");
+    else if (x->type == TYPE_VECTOR)
+        err_hint(b->e, "a distance is a number: v <-> w; .functions vector lists what there is");
     else
         err_hint(b->e, "convert it with CAST(… AS REAL)");
     return NULL;

@@ -41,7 +41,7 @@ static bool same_words(const node *x, const node *y) {
            str_equal(x->qualifier.name, y->qualifier.name) &&
            str_equal(x->name.name, y->name.name) && x->op == y->op && x->nargs == y->nargs &&
            x->distinct == y->distinct && x->star == y->star && x->has_operand == y->has_operand &&
-           x->has_else == y->has_else && x->type == y->type;
+           x->has_else == y->has_else && x->type == y->type && x->dims == y->dims;
 }
 
 static bool same_node(const node *x, const node *y);

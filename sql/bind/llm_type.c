@@ -171,7 +171,7 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     str name = t->name.name;
     if (str_equal_nocase(name, STR("ENUM")))
         return returns_enum(b, t, call);
-    if (!type_parse(name, &type) || type == TYPE_BLOB || is_date(name)) {
+    if (!type_parse(name, &type) || type == TYPE_BLOB || type == TYPE_VECTOR || is_date(name)) {
         static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
         fail(b, ERR_BIND, t->pos, t->len, "an LLM call cannot return \"%.*s\"",

@@ -110,18 +110,36 @@ column_spec *column_spec_untyped(parser *p, token name) {
     return c;
 }
 
-value_type type_of(parser *p, ident name) {
+type_spec type_spec_new(parser *p, token name, node *width, token end) {
+    type_spec t = {ident_of(p, name), width, end.pos + end.len};
+    t.name.len = t.end - name.pos;
+    return t;
+}
+
+static int dims_of(parser *p, const node *width) {
+    bool whole = width->literal.type == TYPE_INTEGER;
+    if (whole && width->literal.i >= 1 && width->literal.i <= VECTOR_DIMS_MAX)
+        return (int)width->literal.i;
+    parser_fail(p, ERR_LIMIT, width->pos, width->len, "a VECTOR has 1 to %d elements",
+                VECTOR_DIMS_MAX);
+    return 0;
+}
+
+value_type type_of(parser *p, type_spec spec, int *dims) {
     value_type t = TYPE_TEXT;
-    if (type_parse(name.name, &t) || p->failed)
+    ident name = spec.name;
+    bool found = type_parse(name.name, &t);
+    *dims = found && t == TYPE_VECTOR && spec.width ? dims_of(p, spec.width) : 0;
+    if (found || p->failed)
         return t;
-    static const char *const known[] = {"INTEGER", "REAL",   "TEXT",   "BOOLEAN",
-                                        "BLOB",    "BIGINT", "DOUBLE", "VARCHAR"};
+    static const char *const known[] = {"INTEGER", "REAL",   "TEXT",    "BOOLEAN", "BLOB",
+                                        "BIGINT",  "DOUBLE", "VARCHAR", "VECTOR"};
     parser_fail(p, ERR_BIND, name.pos, name.len, "no type \"%.*s\"", (int)name.name.n, name.name.p);
     const char *meant = str_nearest(name.name, known, BASE_COUNT(known));
     if (meant)
         err_hint(p->error, "did you mean %s?", meant);
     else
-        err_hint(p->error, "use INTEGER, REAL, TEXT, BOOLEAN or BLOB");
+        err_hint(p->error, "use INTEGER, REAL, TEXT, BOOLEAN, BLOB or VECTOR(n)");
     return t;
 }
 
@@ -363,10 +381,18 @@ node *node_case(parser *p, token start, node *operand, list *whens, node *otherw
     return n;
 }
 
-node *node_cast(parser *p, token start, node *x, ident type, token end) {
-    node *n = node_new(p, NODE_CAST, start.pos, end.pos + end.len - start.pos);
-    n->type = type_of(p, type);
+node *node_cast(parser *p, int start, node *x, type_spec type, int end) {
+    node *n = node_new(p, NODE_CAST, start, end - start);
+    n->type = type_of(p, type, &n->dims);
     node_arg(p, n, x);
+    return n;
+}
+
+node *node_distance(parser *p, const char *function, node *x, node *y) {
+    node *n = node_new(p, NODE_CALL, x->pos, node_end(y) - x->pos);
+    n->name = (ident){str_from(function), x->pos, node_end(y) - x->pos};
+    node_arg(p, n, x);
+    node_arg(p, n, y);
     return n;
 }
 

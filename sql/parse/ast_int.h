@@ -108,6 +108,7 @@ struct node {
     window_spec *over;
     query *query;
     value_type type;
+    int dims;     /* NODE_CAST: of VECTOR(n), else 0 */
     ident *names; /* NODE_LLM: [nargs] aliases; name.n = 0: the argument has no alias */
     list options; /* NODE_LLM: of llm_option* */
     llm_on_error on_error;
@@ -221,9 +222,17 @@ struct query {
     node *limit, *offset;
 };
 
+/* A type as written. */
+typedef struct type_spec {
+    ident name;
+    node *width; /* n of VECTOR(n); NULL: none */
+    int end;     /* offset of its end in the text */
+} type_spec;
+
 typedef struct column_spec {
     ident name;
     value_type type;
+    int dims; /* as in column_def */
     bool not_null, primary, unique;
     node *standard; /* DEFAULT */
     str default_sql, check_sql;
@@ -374,7 +383,9 @@ node *node_in(parser *p, bool negated, node *x, list *items, query *q, token end
 node *node_exists(parser *p, token at, query *q);
 node *node_subquery(parser *p, query *q);
 node *node_case(parser *p, token start, node *operand, list *whens, node *otherwise, token end);
-node *node_cast(parser *p, token start, node *x, ident type, token end);
+node *node_cast(parser *p, int start, node *x, type_spec type, int end);
+/* x <-> y and the like: a call of the function. */
+node *node_distance(parser *p, const char *function, node *x, node *y);
 node *node_call(parser *p, token name, bool distinct, list *args, token end);
 node *node_call_star(parser *p, token name, token end);
 node *node_ordered(parser *p, node *call, const list *order_by);
@@ -441,7 +452,9 @@ order_item *order_item_new(parser *p, node *value, bool descending, int nulls);
 select_item *select_item_new(parser *p, node *value, token *alias);
 ast *ast_new(parser *p, ast_kind kind);
 ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict);
-value_type type_of(parser *p, ident name);
+type_spec type_spec_new(parser *p, token name, node *width, token end);
+/* *dims: of VECTOR(n), else 0. */
+value_type type_of(parser *p, type_spec t, int *dims);
 /* Reports LIMIT a, b as an error. */
 void limit_of_two(parser *p, token comma);
 /* Reports a column definition without a type as an error. */

@@ -55,6 +55,7 @@ static int end_of(token t) {
 %left IS LIKE ILIKE GLOB REGEXP BETWEEN IN EQ NE.
 %left LT LE GT GE.
 %right ESCAPE.
+%left L2_DISTANCE COSINE_DISTANCE NEGATIVE_INNER.
 %left PLUS MINUS.
 %left STAR SLASH PERCENT.
 %left CONCAT.
@@ -206,7 +207,7 @@ constraint_name ::= CONSTRAINT name.
 column_spec(A) ::= name(N) type(T). {
     A = ARENA_NEW(p->mem, column_spec);
     A->name = ident_of(p, N);
-    A->type = type_of(p, T);
+    A->type = type_of(p, T, &A->dims);
 }
 column_spec(A) ::= name(N). { A = column_spec_untyped(p, N); }
 column_spec(A) ::= column_spec(A) NOT NULL. { A->not_null = true; }
@@ -239,18 +240,19 @@ column_spec(A) ::= column_spec(A) REFERENCES(T) name column_list_opt. {
     parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "foreign keys are not supported");
 }
 
-/* A type name. A width as in VARCHAR(20) is accepted and ignored. */
-%type type {ident}
+/* A type name. Only VECTOR has a width, its number of elements; one as in VARCHAR(20) is accepted and ignored. */
+%type type {type_spec}
+%type short_type {type_spec}
 %type type_name {token}
 type_name(A) ::= ID|STRINGNAME(X). { A = X; }
-type(A) ::= type_name(N). { A = ident_of(p, N); }
+type(A) ::= short_type(T). { A = T; }
 type(A) ::= type_name(N) type_name(M). {
-    A = ident_of(p, N);
-    A.name = str_from(arena_printf(p->mem, "%.*s %.*s", (int)N.text.n, N.text.p, (int)M.text.n, M.text.p));
-    A.len = end_of(M) - N.pos;
+    A = type_spec_new(p, N, NULL, M);
+    A.name.name = str_from(arena_printf(p->mem, "%.*s %.*s", (int)N.text.n, N.text.p, (int)M.text.n, M.text.p));
 }
-type(A) ::= type_name(N) LP signed_number RP. { A = ident_of(p, N); }
-type(A) ::= type_name(N) LP signed_number COMMA signed_number RP. { A = ident_of(p, N); }
+short_type(A) ::= type_name(N). [LOWEST] { A = type_spec_new(p, N, NULL, N); }
+short_type(A) ::= type_name(N) LP signed_number(X) RP(E). { A = type_spec_new(p, N, X, E); }
+short_type(A) ::= type_name(N) LP signed_number COMMA signed_number RP(E). { A = type_spec_new(p, N, NULL, E); }
 
 command(A) ::= CREATE unique_opt(U) INDEX if_not_exists(E) index_name(N) ON name(T) LP order_list(L) RP. {
     A = ast_new(p, AST_CREATE_INDEX);
@@ -733,6 +735,9 @@ expr(A) ::= expr(X) STAR expr(Y). { A = node_binary(p, OP_MUL, X, Y); }
 expr(A) ::= expr(X) SLASH expr(Y). { A = node_binary(p, OP_DIV, X, Y); }
 expr(A) ::= expr(X) PERCENT expr(Y). { A = node_binary(p, OP_MOD, X, Y); }
 expr(A) ::= expr(X) CONCAT expr(Y). { A = node_binary(p, OP_CONCAT, X, Y); }
+expr(A) ::= expr(X) L2_DISTANCE expr(Y). { A = node_distance(p, "l2_distance", X, Y); }
+expr(A) ::= expr(X) COSINE_DISTANCE expr(Y). { A = node_distance(p, "cosine_distance", X, Y); }
+expr(A) ::= expr(X) NEGATIVE_INNER expr(Y). { A = node_distance(p, "negative_inner_product", X, Y); }
 expr(A) ::= MINUS(T) expr(X). [SIGN] { A = node_unary(p, OP_NEG, T, X); }
 expr(A) ::= PLUS expr(X). [SIGN] { A = X; }
 
@@ -782,11 +787,8 @@ whens(A) ::= whens(A) WHEN expr(X) THEN expr(Y). {
 case_else(A) ::= . { A = NULL; }
 case_else(A) ::= ELSE expr(X). { A = X; }
 
-expr(A) ::= CAST(T) LP expr(X) AS type(Y) RP(C). { A = node_cast(p, T, X, Y, C); }
-expr(A) ::= expr(X) CAST_TO type_name(N). {
-    token start = {{NULL, 0}, X->pos, 0};
-    A = node_cast(p, start, X, ident_of(p, N), N);
-}
+expr(A) ::= CAST(T) LP expr(X) AS type(Y) RP(C). { A = node_cast(p, T.pos, X, Y, end_of(C)); }
+expr(A) ::= expr(X) CAST_TO short_type(Y). { A = node_cast(p, X->pos, X, Y, Y.end); }
 
 %type call {node *}
 %type filtered {node *}

@@ -68,6 +68,9 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
     "=>" { *end = cursor; return TK_ARROW; }
     "::" { *end = cursor; return TK_CAST_TO; }
     "||" { *end = cursor; return TK_CONCAT; }
+    "<->" { *end = cursor; return TK_L2_DISTANCE; }
+    "<=>" { *end = cursor; return TK_COSINE_DISTANCE; }
+    "<#>" { *end = cursor; return TK_NEGATIVE_INNER; }
     "<>" | "!=" { *end = cursor; return TK_NE; }
     "<=" { *end = cursor; return TK_LE; }
     ">=" { *end = cursor; return TK_GE; }
@@ -93,7 +96,7 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
     blank = [ \t\r\n]*;
     text = "'" ([^'\x00] | "''")* "'";
     "[" blank text (blank "," blank text)* blank "]" { *end = cursor; return TK_TEXT_LIST; }
-    "[" ([ \t]* [0-9'\x2d] [^\]\x00\n]* | [ \t]* | [^\]\x00\n]* "," [^\]\x00\n]*) "]" { *end = cursor; *problem = "lists are not supported; write one row for each value, as in VALUES (1), (2), or x IN (1, 2)"; return TK_ILLEGAL; }
+    "[" ([ \t]* [0-9'\x2d] [^\]\x00\n]* | [ \t]* | [^\]\x00\n]* "," [^\]\x00\n]*) "]" { *end = cursor; *problem = "lists are not supported; write a vector as '[1, 2, 3]'::VECTOR, or one row for each value, as in VALUES (1), (2), or x IN (1, 2)"; return TK_ILLEGAL; }
     "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "quote names with \""; return TK_ILLEGAL; }
     "~" { *end = cursor; *problem = "unexpected ~; write x REGEXP 'pattern', and (?i) at its start to ignore case"; return TK_ILLEGAL; }
     ":" | "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "write variables as :name"; return TK_ILLEGAL; }

@@ -31,7 +31,7 @@ bool expr_equal(const expr *a, const expr *b) {
             return false;
         break;
     case EXPR_CAST:
-        if (a->exact != b->exact)
+        if (a->exact != b->exact || a->dims != b->dims)
             return false;
         break;
     case EXPR_CASE:

@@ -123,7 +123,9 @@ static void print(const expr *x, const expr *let_value, buf *out) {
     case EXPR_CAST:
         buf_append_c(out, "CAST(");
         print(x->args[0], let_value, out);
-        buf_printf(out, " AS %s)", type_name(x->type));
+        buf_append_c(out, " AS ");
+        type_print(out, x->type, x->dims);
+        buf_append_char(out, ')');
         break;
     case EXPR_IN:
         print_argument(x->args[0], let_value, 5, out);

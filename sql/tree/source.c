@@ -69,6 +69,24 @@ const rel *rel_column_source(const rel *x, int *id, bool *same) {
     return x;
 }
 
+int rel_column_dims(const rel *x, int id) {
+    bool same = true;
+    int at = column_index(x, id);
+    for (; at >= 0 && x->kind != REL_SETOP && x->kind != REL_RECURSIVE; at = column_index(x, id)) {
+        const expr *made = maker(x, at);
+        if (made != NULL && made->kind == EXPR_CAST && made->dims)
+            return made->dims;
+        if (made != NULL && made->kind == EXPR_LITERAL && made->type == TYPE_VECTOR)
+            return vector_dims(made->literal.s);
+        if (x->kind == REL_SCAN)
+            return same ? x->scan.table->columns[x->scan.columns[at]].dims : 0;
+        id = step_down(x, at, &x, &same);
+        if (id < 0 || x == NULL)
+            return 0;
+    }
+    return 0;
+}
+
 typedef struct call_search {
     const llm_call *call;
     const llm_site *site; /* of the call; NULL: not found yet */

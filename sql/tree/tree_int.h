@@ -14,6 +14,11 @@ expr *expr_cast(arena *a, expr *from, value_type type);
 expr *expr_at(expr *x, int pos, int len); /* sets the span of x; returns x */
 bool expr_is_null(const expr *x);
 
+/* ---- source.c -------------------------------------------------------------------------------- */
+
+/* Returns the number of elements that all vectors of x's VECTOR column `id` have; 0: not known. */
+int rel_column_dims(const rel *x, int id);
+
 /* ---- rel.c ----------------------------------------------------------------------------------- */
 
 rel *rel_make(arena *a, rel_kind kind, int ncols);

@@ -8,6 +8,7 @@
 #define RESULT_REAL RESULT_IS(TYPE_REAL)
 #define RESULT_TEXT RESULT_IS(TYPE_TEXT)
 #define RESULT_BOOLEAN RESULT_IS(TYPE_BOOLEAN)
+#define RESULT_VECTOR RESULT_IS(TYPE_VECTOR)
 
 static const char *const parameters[FUNC_COUNT] = {
 #define FUNCTION_PARAMETERS(id, name, low, high, letters, result, volatile_, signature, help)      \
@@ -87,9 +88,22 @@ static const struct {
     const char *name;
     function_id id;
 } synonyms[] = {
-    {"substring", FUNC_SUBSTR}, {"char_length", FUNC_LENGTH}, {"ceiling", FUNC_CEIL},
-    {"pow", FUNC_POWER},        {"nvl", FUNC_IFNULL},         {"strpos", FUNC_INSTR},
-    {"btrim", FUNC_TRIM},       {"chr", FUNC_CHAR_},          {"ascii", FUNC_UNICODE},
+    {"substring", FUNC_SUBSTR},
+    {"char_length", FUNC_LENGTH},
+    {"ceiling", FUNC_CEIL},
+    {"pow", FUNC_POWER},
+    {"nvl", FUNC_IFNULL},
+    {"strpos", FUNC_INSTR},
+    {"btrim", FUNC_TRIM},
+    {"chr", FUNC_CHAR_},
+    {"ascii", FUNC_UNICODE},
+    {"array_distance", FUNC_L2_DISTANCE},
+    {"vec_distance_l2", FUNC_L2_DISTANCE},
+    {"array_cosine_distance", FUNC_COSINE_DISTANCE},
+    {"vec_distance_cosine", FUNC_COSINE_DISTANCE},
+    {"array_inner_product", FUNC_INNER_PRODUCT},
+    {"l2_norm", FUNC_VECTOR_NORM},
+    {"array_negative_inner_product", FUNC_NEGATIVE_INNER_PRODUCT},
 };
 
 /* The parts of a text as rows. */
@@ -160,6 +174,9 @@ static const struct {
     {"max_by", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x DESC) = 1"},
     {"arg_min", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x) = 1"},
     {"min_by", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x) = 1"},
+    {"array_cosine_similarity", "1 - cosine_distance(v, w)"},
+    {"cosine_similarity", "1 - cosine_distance(v, w)"},
+    {"vec_f32", "'[…]'::VECTOR"},
     {"prompt", "LLM('…', x)"},
     {"ai_generate", "AI_COMPLETE('…', x)"},
     {"ai_generate_response", "AI_COMPLETE('…', x)"},

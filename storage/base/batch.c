@@ -14,6 +14,7 @@ static size_t cell_bytes(value_type type) {
         return sizeof(double);
     case TYPE_TEXT:
     case TYPE_BLOB:
+    case TYPE_VECTOR:
         return sizeof(str);
     case TYPE_NULL:
     case TYPE_BOOLEAN:
@@ -48,6 +49,7 @@ value column_get(const column *c, int row) {
         break;
     case TYPE_TEXT:
     case TYPE_BLOB:
+    case TYPE_VECTOR:
         v.s = c->s[row];
         break;
     case TYPE_NULL:
@@ -64,7 +66,7 @@ void column_set(column *c, arena *mem, int capacity, int row, value v) {
         if (!c->null)
             c->null = arena_zalloc(mem, (size_t)capacity);
         c->null[row] = 1;
-        if (c->type == TYPE_TEXT || c->type == TYPE_BLOB)
+        if (type_is_bytes(c->type))
             c->s[row] = (str){"", 0};
         else
             c->i[row] = 0;
@@ -75,7 +77,7 @@ void column_set(column *c, arena *mem, int capacity, int row, value v) {
         c->null[row] = 0;
     if (c->type == TYPE_REAL)
         c->r[row] = v.r;
-    else if (c->type == TYPE_TEXT || c->type == TYPE_BLOB)
+    else if (type_is_bytes(c->type))
         c->s[row] = v.s;
     else
         c->i[row] = v.i;

@@ -46,6 +46,7 @@ static const struct {
     {"BOOL", TYPE_BOOLEAN},
     {"BLOB", TYPE_BLOB},
     {"BYTEA", TYPE_BLOB},
+    {"VECTOR", TYPE_VECTOR},
 };
 
 const char *type_name(value_type t) {
@@ -62,6 +63,8 @@ const char *type_name(value_type t) {
         return "TEXT";
     case TYPE_BLOB:
         return "BLOB";
+    case TYPE_VECTOR:
+        return "VECTOR";
     }
     return NULL;
 }
@@ -75,8 +78,14 @@ bool type_parse(str name, value_type *out) {
     return false;
 }
 
+void type_print(buf *b, value_type t, int dims) {
+    buf_append_c(b, type_name(t));
+    if (dims)
+        buf_printf(b, "(%d)", dims);
+}
+
 value value_copy(arena *a, value v) {
-    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
+    if (type_is_bytes(v.type))
         v.s = str_copy(a, v.s);
     return v;
 }
@@ -94,9 +103,11 @@ static int class_of(value_type t) {
     case TYPE_TEXT:
         return 2;
     case TYPE_BLOB:
+        return 3;
+    case TYPE_VECTOR:
         break;
     }
-    return 3;
+    return 4;
 }
 
 static int compare_int(int64_t a, int64_t b) {
@@ -133,7 +144,7 @@ int value_compare(value a, value b) {
     if (ca == 0)
         return 0;
     if (ca >= 2)
-        return str_compare(a.s, b.s);
+        return bytes_compare(a.type, a.s, b.s);
     if (a.type != TYPE_REAL && b.type != TYPE_REAL)
         return compare_int(a.i, b.i);
     if (a.type != TYPE_REAL)
@@ -162,6 +173,7 @@ uint64_t value_hash(value v) {
         }
     case TYPE_TEXT:
     case TYPE_BLOB:
+    case TYPE_VECTOR:
         break;
     }
     return hash64(v.s.p, v.s.n, (uint64_t)v.type);
@@ -319,6 +331,9 @@ void value_print(buf *b, value v) {
     case TYPE_BLOB:
         buf_append_str(b, v.s);
         return;
+    case TYPE_VECTOR:
+        vector_print(b, v.s);
+        return;
     }
 }
 
@@ -339,6 +354,10 @@ void value_print_sql(buf *b, value v) {
         buf_append_c(b, "X'");
         for (size_t i = 0; i < v.s.n; i++)
             buf_printf(b, "%02x", (unsigned char)v.s.p[i]);
+        buf_append_char(b, '\'');
+    } else if (v.type == TYPE_VECTOR) {
+        buf_append_char(b, '\'');
+        vector_print(b, v.s);
         buf_append_char(b, '\'');
     } else {
         value_print(b, v);
@@ -390,7 +409,7 @@ static bool text_to_number(value_type to, str s, value *out) {
 static bool cast_to_number(value v, value_type to, value *out) {
     if (v.type == TYPE_TEXT)
         return text_to_number(to, v.s, out);
-    if (v.type == TYPE_BLOB)
+    if (type_is_bytes(v.type))
         return false;
     if (to == TYPE_REAL) {
         out->r = v.type == TYPE_REAL ? v.r : (double)v.i;
@@ -439,7 +458,9 @@ int value_cast(arena *a, value v, value_type to, value *out, err *e) {
         buf_free(&b);
         return 0;
     }
-    if (to != TYPE_BLOB && cast_to_number(v, to, out))
+    if (to == TYPE_VECTOR && v.type == TYPE_TEXT)
+        return vector_parse(a, v.s, &out->s, e);
+    if (!type_is_bytes(to) && cast_to_number(v, to, out))
         return 0;
     return refuse(v, to, e);
 }

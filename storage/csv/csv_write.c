@@ -53,6 +53,13 @@ static void write_blob(buf *out, str s, char delimiter, str null_text) {
     buf_free(&text);
 }
 
+static void write_vector(buf *out, str v, char delimiter, str null_text) {
+    buf text = {0};
+    vector_print(&text, v);
+    write_text(out, buf_str(&text), delimiter, null_text);
+    buf_free(&text);
+}
+
 /* Writes a number or a BOOLEAN. It rarely equals null_text or contains the delimiter, so it is printed first and
  * quoted afterwards. */
 static void write_number(buf *out, value v, char delimiter, str null_text) {
@@ -72,6 +79,8 @@ void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_t
             buf_append_char(out, delimiter);
         if (row[i].type == TYPE_TEXT)
             write_text(out, row[i].s, delimiter, null_text);
+        else if (row[i].type == TYPE_VECTOR)
+            write_vector(out, row[i].s, delimiter, null_text);
         else if (row[i].type == TYPE_BLOB)
             write_blob(out, row[i].s, delimiter, null_text);
         else if (row[i].type == TYPE_NULL)

@@ -188,7 +188,7 @@ static void begin_nulls(json *j, batch *out) {
 static void end_nulls(const json *j, batch *out) {
     for (int k = 0; k < j->nkeys; k++) {
         column *c = &out->cols[k];
-        bool texts = c->type == TYPE_TEXT || c->type == TYPE_BLOB;
+        bool texts = type_is_bytes(c->type);
         if (j->keys[k].values == out->rows)
             c->null = NULL;
         for (int row = 0; texts && c->null && row < out->rows; row++)

@@ -126,6 +126,8 @@ void catalog_write_table(buf *b, const table_info *info) {
         const column_def *c = &def->columns[i];
         put_str(b, c->name);
         put_u8(b, (uint8_t)c->type);
+        if (c->type == TYPE_VECTOR)
+            put_u32(b, (uint32_t)c->dims);
         put_u8(b, c->not_null);
         put_str(b, c->default_sql);
         put_str(b, c->check_sql);
@@ -184,10 +186,11 @@ static void read_columns(bytes_reader *r, arena *a, table_def *def) {
         c->name = str_copy(a, get_str(r));
         uint8_t type = get_u8(r);
         c->type = (value_type)type;
+        c->dims = type == TYPE_VECTOR ? (int)get_u32(r) : 0;
         c->not_null = get_u8(r);
         c->default_sql = str_copy(a, get_str(r));
         c->check_sql = str_copy(a, get_str(r));
-        if (type < TYPE_BOOLEAN || type > TYPE_BLOB) {
+        if (type < TYPE_BOOLEAN || type > TYPE_VECTOR || c->dims < 0 || c->dims > VECTOR_DIMS_MAX) {
             c->type = TYPE_BLOB;
             r->bad = true;
         }

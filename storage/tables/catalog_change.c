@@ -163,7 +163,7 @@ static int check_columns(const table_def *def, err *e) {
                        def->ncolumns);
     for (int i = 0; i < def->ncolumns; i++) {
         const column_def *c = &def->columns[i];
-        if (c->type < TYPE_BOOLEAN || c->type > TYPE_BLOB)
+        if (c->type < TYPE_BOOLEAN || c->type > TYPE_VECTOR)
             return err_set(e, ERR_TYPE, "column \"%.*s\" has no type", (int)c->name.n, c->name.p);
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(c->name, def->columns[k].name))

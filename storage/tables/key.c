@@ -56,6 +56,7 @@ void key_append_cell(buf *b, value_type type, value v) {
         break;
     case TYPE_TEXT:
     case TYPE_BLOB:
+    case TYPE_VECTOR: /* no index has one */
         append_text(b, v.s);
         break;
     case TYPE_NULL:

@@ -7,12 +7,8 @@
 
 #include "tables_int.h"
 
-static bool is_text(value_type t) {
-    return t == TYPE_TEXT || t == TYPE_BLOB;
-}
-
 static uint32_t slot_bytes(value_type t) {
-    return t == TYPE_BOOLEAN ? 1 : is_text(t) ? 4 : 8;
+    return t == TYPE_BOOLEAN ? 1 : type_is_bytes(t) ? 4 : 8;
 }
 
 static uint32_t load32(const uint8_t *p) {
@@ -33,7 +29,7 @@ void row_layout_init(row_layout *l, arena *a, const table_def *def) {
         if (i == def->rowid_column)
             continue;
         l->slot[i] = at;
-        if (is_text(def->columns[i].type)) {
+        if (type_is_bytes(def->columns[i].type)) {
             l->text_start[i] = last_text;
             last_text = at;
         }
@@ -45,7 +41,7 @@ void row_layout_init(row_layout *l, arena *a, const table_def *def) {
 size_t row_size(const row_layout *l, const value *row) {
     size_t n = l->slots_end;
     for (int i = 0; i < l->ncolumns; i++)
-        if (is_text(l->columns[i].type) && row[i].type != TYPE_NULL)
+        if (type_is_bytes(l->columns[i].type) && row[i].type != TYPE_NULL)
             n += row[i].s.n;
     return n;
 }
@@ -68,6 +64,7 @@ void row_encode(const row_layout *l, const value *row, uint8_t *out) {
             break;
         case TYPE_TEXT:
         case TYPE_BLOB:
+        case TYPE_VECTOR:
             if (!null && row[i].s.n) {
                 memcpy(out + l->slots_end + end, row[i].s.p, row[i].s.n);
                 end += (uint32_t)row[i].s.n;
@@ -110,7 +107,8 @@ static bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int at, 
         out->i = *slot & 1;
         return true;
     case TYPE_TEXT:
-    case TYPE_BLOB: {
+    case TYPE_BLOB:
+    case TYPE_VECTOR: {
         uint32_t start = l->text_start[at] ? load32(p + l->text_start[at]) : 0, end = load32(slot);
         if (start > end || end > bytes.mv_size - l->slots_end)
             return false;

@@ -561,6 +561,7 @@ static int fill_column(const table_scan *s, column *out, arena *mem, int at, int
     switch (out->type) {
     case TYPE_TEXT:
     case TYPE_BLOB:
+    case TYPE_VECTOR:
         return fill_texts(s, out, at, n, e);
     case TYPE_BOOLEAN:
         for (int i = 0; i < n; i++)

@@ -29,9 +29,17 @@ static size_t int_bytes(int64_t i) {
     return n;
 }
 
+/* About the length of a printed vector: printing each would be slow. */
+static size_t vector_bytes(str v) {
+    enum { PRINTED_ELEMENT = 11 };
+    return (size_t)vector_dims(v) * PRINTED_ELEMENT;
+}
+
 static size_t printed_bytes(value v) {
     char text[32];
-    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
+    if (v.type == TYPE_VECTOR)
+        return vector_bytes(v.s);
+    if (type_is_bytes(v.type))
         return v.s.n;
     return v.type == TYPE_REAL ? format_real(v.r, text) : int_bytes(v.i);
 }
@@ -78,7 +86,7 @@ static double distinct_of(const column_count *c) {
 /* Returns a copy of a value. A long text is cut to its first bytes, which suffice for an
  * estimate. */
 static value keep(arena *a, value v) {
-    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
+    if (type_is_bytes(v.type))
         v.s.n = BASE_MIN(v.s.n, (size_t)BOUND_BYTES_MAX);
     while (v.type == TYPE_TEXT && v.s.n && !utf8_valid(v.s))
         v.s.n--;
@@ -133,6 +141,17 @@ static void count_texts(arena *a, column_count *c, const column *in, int rows) {
     }
 }
 
+/* Vectors have no extremes: no estimate needs them. */
+static void count_vectors(column_count *c, const column *in, int rows) {
+    for (int i = 0; i < rows; i++) {
+        bool null = column_is_null(in, i);
+        c->nulls += null;
+        c->bytes += null ? 0 : vector_bytes(in->s[i]);
+        if (!null)
+            count_hash(c, value_hash(column_get(in, i)));
+    }
+}
+
 static void count_integer(arena *a, column_count *c, value v) {
     c->bytes += int_bytes(v.i);
     if (!count_hash(c, spread(v.i)))
@@ -181,7 +200,9 @@ void stats_feed_rows(stats_feed *f, const batch *b, const int64_t *rowids) {
         if (k == f->rowid_column)
             for (int i = 0; i < b->rows; i++)
                 count_integer(f->mem, c, value_int(rowids[i]));
-        else if (in->type == TYPE_TEXT || in->type == TYPE_BLOB)
+        else if (in->type == TYPE_VECTOR)
+            count_vectors(c, in, b->rows);
+        else if (type_is_bytes(in->type))
             count_texts(f->mem, c, in, b->rows);
         else if (in->type == TYPE_REAL)
             count_reals(f->mem, c, in, b->rows);
@@ -261,8 +282,7 @@ static void find_common(column_stats *out, arena *a, const value *sorted, int n,
         int count = next - i, at = out->ncommon;
         if (count < 2 || (at == COMMON_MAX && count <= counts[COMMON_MAX - 1]))
             continue;
-        bool is_text = sorted[i].type == TYPE_TEXT || sorted[i].type == TYPE_BLOB;
-        if (is_text && sorted[i].s.n > BOUND_BYTES_MAX)
+        if (type_is_bytes(sorted[i].type) && sorted[i].s.n > BOUND_BYTES_MAX)
             continue;
         if (at < COMMON_MAX)
             out->ncommon++;

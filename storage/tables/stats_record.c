@@ -32,7 +32,7 @@ static double get_double(bytes_reader *r) {
 
 static void put_value(buf *b, value v) {
     put_u8(b, (uint8_t)v.type);
-    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
+    if (type_is_bytes(v.type))
         put_str(b, v.s);
     else
         put_u64(b, (uint64_t)v.i);
@@ -41,11 +41,11 @@ static void put_value(buf *b, value v) {
 static value get_value(bytes_reader *r, arena *a) {
     uint8_t type = get_u8(r);
     value v = {.type = (value_type)type, .i = 0};
-    if (type > TYPE_BLOB) {
+    if (type > TYPE_VECTOR) {
         r->bad = true;
         return value_null();
     }
-    if (type == TYPE_TEXT || type == TYPE_BLOB)
+    if (type_is_bytes(v.type))
         v.s = str_copy(a, get_str(r));
     else
         v.i = (int64_t)get_u64(r);

@@ -24,6 +24,9 @@ static int check_row(const table_info *info, const value *row, err *e) {
         if (row[i].type == TYPE_NULL ? c->not_null && i != def->rowid_column
                                      : row[i].type != c->type)
             return row_refused(def, c, row[i], e);
+        if (c->dims && row[i].type == TYPE_VECTOR && vector_check(row[i].s, c->dims, e))
+            return err_set(e, ERR_TYPE, "column \"%.*s\": %s", (int)c->name.n, c->name.p,
+                           e ? e->message : "");
     }
     for (int i = 0; i < def->nindexes; i++)
         for (int k = 0; def->indexes[i].primary && k < def->indexes[i].ncolumns; k++)
