@@ -61,6 +61,7 @@ typedef struct plan_env {
     X(LOOP_JOIN, loop_join, "loop_join")  /* right side is materialised; any predicate */                                      \
     X(GROUP, group, "group")              /* hash aggregation; groups in order of first appearance */                          \
     X(SORT, sort, "sort")                 /* stable; keeps only the first `limit` rows when limit >= 0 */                      \
+    X(NEAREST, nearest, "nearest")        /* the rows that may be among the `limit` with the least vector distance */              \
     X(LIMIT, limit, "limit")                                                                                                   \
     X(DISTINCT, distinct, "distinct")                                                                                          \
     X(SETOP, setop, "setop")                                                                                                   \
@@ -347,6 +348,11 @@ struct plan_node {
             int npartition;
             int *partition; /* slots */
         } sort;
+        struct {
+            int64_t limit;  /* at least 1 */
+            expr *distance; /* l2_distance, cosine_distance or negative_inner_product of a column
+                             * and a column or constant; the first key of the sort above */
+        } nearest;          /* output: the input's columns */
         struct {
             int64_t limit; /* -1: none */
             int64_t offset;

@@ -330,13 +330,13 @@ int vector_check(str v, int dims, err *e);
 
 typedef enum vector_metric { VECTOR_L2, VECTOR_COSINE, VECTOR_INNER } vector_metric;
 
-/* Returns the sum of the squares of the elements. */
-double vector_square(str v);
+/* Returns the root of the sum of the squares of the elements. */
+double vector_norm(str v);
 /* Returns the distance of two vectors with equal numbers of elements: Euclidean; 1 - the cosine of
- * their angle, NaN if one of them is zero; the inner product. y_square: vector_square(y), only for
+ * their angle, NaN if one of them is zero; the inner product. y_norm: vector_norm(y), only for
  * VECTOR_COSINE. Sums are f32 in 32 lanes, so the result has the same bits on every machine; a sum
  * beyond f32's range is computed in double. */
-double vector_distance(vector_metric m, str x, str y, double y_square);
+double vector_distance(vector_metric m, str x, str y, double y_norm);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 

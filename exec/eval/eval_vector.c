@@ -15,7 +15,7 @@ static int distance(const call_env *c, vector_metric m, const value *args, doubl
     if (x.n != y.n)
         return eval_error(c->v, c->x, ERR_TYPE, "the vectors have %d and %d dimensions",
                           vector_dims(x), vector_dims(y));
-    double d = vector_distance(m, x, y, m == VECTOR_COSINE ? vector_square(y) : 0);
+    double d = vector_distance(m, x, y, m == VECTOR_COSINE ? vector_norm(y) : 0);
     *out = value_real(sign * d + 0.0); /* an inner product of 0 is not negated to -0 */
     if (!isnan(d))
         return 0;
@@ -49,14 +49,14 @@ static int fn_vector_dims(const call_env *c, const value *args, value *out) {
 
 static int fn_vector_norm(const call_env *c, const value *args, value *out) {
     (void)c;
-    *out = value_real(sqrt(vector_square(args[0].s)));
+    *out = value_real(vector_norm(args[0].s));
     return 0;
 }
 
 static int fn_l2_normalize(const call_env *c, const value *args, value *out) {
     int n = vector_dims(args[0].s);
     float *unit = arena_alloc(c->mem, args[0].s.n);
-    double norm = sqrt(vector_square(args[0].s));
+    double norm = vector_norm(args[0].s);
     memcpy(unit, args[0].s.p, args[0].s.n);
     for (int i = 0; i < n && norm > 0; i++)
         unit[i] = (float)(unit[i] / norm);

@@ -22,7 +22,8 @@ typedef enum plan_choice {
     CHOICE_KEY_LISTS,
     CHOICE_INDEX_JOIN,
     CHOICE_RANGE_JOIN,
-    CHOICE_KEY_ORDER
+    CHOICE_KEY_ORDER,
+    CHOICE_NEAREST
 } plan_choice;
 
 typedef struct rule_ctx {

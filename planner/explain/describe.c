@@ -479,6 +479,10 @@ static void describe_node(facts f, const plan_node *n) {
     case PLAN_SORT:
         describe_sort(f, n);
         return;
+    case PLAN_NEAREST:
+        fact_number(f, "Top-k scan ", "limit", n->nearest.limit);
+        fact_expr(f, " by ", "distance", n->nearest.distance);
+        return;
     case PLAN_LIMIT:
         describe_limit(f, n);
         return;

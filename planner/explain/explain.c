@@ -244,6 +244,31 @@ static void print_llm(printer *p, const explain_line *l, int depth) {
 
 /* ---- the tree -------------------------------------------------------------------------------- */
 
+/* Shortens long literals of vectors from `start` on: '[0.25,-0.5,0.125,…]'. */
+static void shorten_vectors(buf *out, size_t start) {
+    enum { SHOWN = 3 };
+    static const char digits[] = "0123456789+-.e";
+    buf text = {0};
+    size_t from = start;
+    for (size_t at = start; at + 2 < out->n; at++) {
+        if (memcmp(out->p + at, "'[", 2) != 0)
+            continue;
+        size_t end = at + 2, cut = 0;
+        for (int n = 0; strchr(digits, out->p[end]) || out->p[end] == ','; end++)
+            if (out->p[end] == ',' && ++n == SHOWN)
+                cut = end + 1;
+        if (!cut || out->p[end] != ']' || end < cut + sizeof "…")
+            continue;
+        buf_append(&text, out->p + from, cut - from);
+        buf_append_c(&text, "…");
+        from = at = end;
+    }
+    buf_append(&text, out->p + from, out->n - from);
+    out->n = start;
+    buf_append_str(out, buf_str(&text));
+    buf_free(&text);
+}
+
 static void print_line(printer *p, const explain_line *l, int depth) {
     size_t start = p->out->n;
     const plan_actual *a = actual_of(p, l);
@@ -252,6 +277,7 @@ static void print_line(printer *p, const explain_line *l, int depth) {
     p->idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
     print_indent(p, depth, true, false);
     describe_line((facts){p->out, NULL}, l);
+    shorten_vectors(p->out, start);
     print_figures(p, l, start);
     if (l->kind == PLAN_LLM_PIPELINE)
         print_llm(p, l, depth);

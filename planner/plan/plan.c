@@ -6,6 +6,7 @@
  * id is its position in the input relation's `cols`. This file never changes relations.
  */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/pipeline_int.h"
@@ -437,6 +438,49 @@ static int *slots_of(builder *b, const rel *in, const int *ids, int count) {
     return slots;
 }
 
+static bool is_near_key(const expr *x) {
+    if (x->kind != EXPR_FUNC ||
+        (x->function != FUNC_L2_DISTANCE && x->function != FUNC_COSINE_DISTANCE &&
+         x->function != FUNC_NEGATIVE_INNER_PRODUCT))
+        return false;
+    bool columns = true;
+    for (int i = 0; i < 2; i++)
+        columns = columns && (x->args[i]->kind == EXPR_COLUMN || expr_is_constant(x->args[i]));
+    return columns && !expr_is_constant(x);
+}
+
+/* If a sort keeps the first rows by a vector distance, puts a PLAN_NEAREST below it and below the
+ * projections that compute the distance. */
+static void find_nearest(builder *b, plan_node *sort) {
+    enum { LIMIT_MAX = 100000 }; /* its distances are kept on the heap */
+    const sort_key *by = sort->sort.keys;
+    if (!choice_is_on(b->rules, CHOICE_NEAREST) || sort->sort.limit < 1 ||
+        sort->sort.limit > LIMIT_MAX || sort->sort.npartition || by->descending || by->nulls_first)
+        return;
+    plan_node **at = &sort->left;
+    expr *key = by->value;
+    for (; (*at)->kind == PLAN_PROJECT && key->kind == EXPR_COLUMN; at = &(*at)->left)
+        key = (*at)->project.exprs[key->column.slot];
+    if (!is_near_key(key) || plan_has_llm(*at))
+        return;
+    plan_node *n = ARENA_NEW(b->mem, plan_node), *in = *at;
+    double k = (double)sort->sort.limit, rows = in->estimate.rows;
+    *n = (plan_node){.kind = PLAN_NEAREST,
+                     .number = -1,
+                     .ncols = in->ncols,
+                     .types = in->types,
+                     .names = in->names,
+                     .left = in,
+                     .estimate = {.guess = in->estimate.guess, .rows = rows}};
+    n->nearest.limit = sort->sort.limit;
+    n->nearest.distance = key;
+    if (rows > k) /* in random order, row i is among the first k so far with probability k / i */
+        n->estimate.rows = BASE_MIN(rows, k * (1 + log(rows / k)));
+    for (plan_node *p = sort->left; p != in; p = p->left)
+        p->estimate.rows = n->estimate.rows;
+    *at = n;
+}
+
 static plan_node *build_sort(builder *b, const rel *r) {
     key_order o;
     if (key_order_choose(b->rules, r, &o))
@@ -448,6 +492,7 @@ static plan_node *build_sort(builder *b, const rel *r) {
     n->sort.keys = resolve_keys(b, r->sort.keys, r->sort.nkeys, &in);
     n->sort.npartition = r->sort.npartition;
     n->sort.partition = slots_of(b, r->left, r->sort.partition, r->sort.npartition);
+    find_nearest(b, n);
     return n;
 }
 

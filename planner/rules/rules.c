@@ -61,6 +61,9 @@ static const rule table[] = {
            "join on <, >= and the like, or on equalities joined by OR, over sorted rows"),
     CHOICE(key_order, CHOICE_KEY_ORDER,
            "read a table in the order of its key or an index for ORDER BY, min() and max()"),
+    CHOICE(nearest, CHOICE_NEAREST,
+           "for ORDER BY a vector distance LIMIT k compute distances on all threads, and sort only "
+           "rows that may be among the k"),
 };
 
 const plan_rule_info *plan_rule(size_t i) {

@@ -111,7 +111,8 @@ int vector_parse(arena *a, str text, str *out, err *e) {
 /* Writes the shortest text that parses back to f; returns its length. */
 static size_t format_float(float f, char out[32]) {
     int n = 0;
-    for (int digits = 6; digits <= 9; digits++) { /* %g drops trailing zeros */
+    /* %g drops trailing zeros, so of a normal number fewer than 6 digits need not be tried */
+    for (int digits = fabsf(f) < FLT_MIN ? 1 : 6; digits <= 9; digits++) {
         n = snprintf(out, 32, "%.*g", digits, (double)f);
         double back;
         if (parse_real((str){out, (size_t)n}, &back) && (float)back == f)
@@ -167,12 +168,12 @@ static bool square_is_sound(float sum) {
     return sum >= FLT_MIN / FLT_EPSILON && sum <= FLT_MAX;
 }
 
-double vector_square(str v) {
+double vector_norm(str v) {
     float sum = best_kernel()->inner(v.p, v.p, v.n / sizeof(float));
-    return square_is_sound(sum) ? (double)sum : wide_sum(v, v, false);
+    return sqrt(square_is_sound(sum) ? (double)sum : wide_sum(v, v, false));
 }
 
-double vector_distance(vector_metric m, str x, str y, double y_square) {
+double vector_distance(vector_metric m, str x, str y, double y_norm) {
     const vector_kernel *k = best_kernel();
     size_t n = x.n / sizeof(float);
     float xy, xx;
@@ -185,8 +186,8 @@ double vector_distance(vector_metric m, str x, str y, double y_square) {
         return isfinite(xy) ? (double)xy : wide_sum(x, y, false);
     }
     k->angle(x.p, y.p, n, &xy, &xx);
-    bool sound = isfinite(xy) && square_is_sound(xx) && y_square >= FLT_MIN / FLT_EPSILON;
+    bool sound = isfinite(xy) && square_is_sound(xx) && square_is_sound((float)(y_norm * y_norm));
     double inner = sound ? (double)xy : wide_sum(x, y, false);
-    double cosine = inner / (sqrt(sound ? (double)xx : wide_sum(x, x, false)) * sqrt(y_square));
+    double cosine = inner / (sqrt(sound ? (double)xx : wide_sum(x, x, false)) * y_norm);
     return isnan(cosine) ? cosine : 1 - BASE_MAX(-1, BASE_MIN(1, cosine));
 }

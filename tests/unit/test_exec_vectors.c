@@ -1,0 +1,110 @@
+/*
+ * test_exec_vectors.c - ORDER BY a distance LIMIT k gives the same rows, distances and order with
+ * rule.nearest on and off, on one thread and on several.
+ *
+ * Tables have NULLs, equal vectors and equal distances, few rows and several batches; a batch of the
+ * large one is large enough for threads.
+ *
+ *   KVASIR_SEED=7 KVASIR_CASES=100 test_exec_vectors
+ */
+#include "exec_answer_int.h"
+
+enum { CASES = 60, SMALL_DIMS = 3, LARGE_DIMS = 96, LARGE_ROWS = 9000 };
+
+static uint64_t seed;
+
+static int pick(int n) {
+    seed += 0x9e3779b97f4a7c15u;
+    return (int)((hash_mix(seed, 11) >> 33) % (uint64_t)n);
+}
+
+/* Few values, so that vectors and distances repeat. */
+static void print_vector(buf *out, int dims) {
+    buf_append_c(out, "'[");
+    for (int i = 0; i < dims; i++)
+        buf_printf(out, "%s%g", i ? "," : "",
+                   (pick(5) - 2) / 2.0 + (dims > SMALL_DIMS ? 0.01 * pick(3) : 0));
+    buf_append_c(out, "]'");
+}
+
+static void fill(db *d, const char *table, int rows, int dims) {
+    buf sql = {0};
+    buf_printf(&sql, "CREATE TABLE %s (id INTEGER PRIMARY KEY, n INTEGER, v VECTOR(%d))", table,
+               dims);
+    run_c(d, sql.p);
+    for (int i = 0; i < rows; i++) {
+        if (i % 500 == 0) {
+            buf_clear(&sql);
+            buf_printf(&sql, "INSERT INTO %s VALUES ", table);
+        }
+        buf_printf(&sql, "%s(%d, %d, ", i % 500 ? "," : "", i + 1, pick(10));
+        if (pick(20) == 0)
+            buf_append_c(&sql, "NULL");
+        else
+            print_vector(&sql, dims);
+        buf_append_char(&sql, ')');
+        if (i % 500 == 499 || i == rows - 1)
+            run_c(d, sql.p);
+    }
+    buf_free(&sql);
+}
+
+static void print_query(buf *out, const char *table, int dims, int rows) {
+    static const char *const operators[] = {"<->", "<#>", "<=>"};
+    const char *how = operators[pick(3)];
+    buf query = {0};
+    if (pick(4) == 0)
+        buf_printf(&query, "(SELECT v FROM %s WHERE id = %d)", table, pick(rows) + 1);
+    else
+        print_vector(&query, dims);
+    buf_printf(out, "SELECT id, %sn FROM %s", pick(2) ? "v <-> v, " : "", table);
+    /* a vector of zeros has no cosine distance; a query of zeros fails either way */
+    buf_printf(out, " WHERE n >= %d%s", pick(4),
+               pick(8) ? " AND (v IS NULL OR vector_norm(v) > 0)" : "");
+    buf_printf(out, " ORDER BY v %s %s%s", how, query.p,
+               pick(3)   ? ""
+               : pick(2) ? ", n"
+                         : ", n DESC, id DESC");
+    buf_printf(out, " LIMIT %d OFFSET %d", pick(2) ? pick(12) : pick(rows), pick(3) ? 0 : pick(20));
+    buf_free(&query);
+}
+
+static void test_rule_keeps_results(void **state) {
+    (void)state;
+    static const char *const ways[] = {"SET threads = 1", "SET threads = 3",
+                                       "SET rule.nearest = off"};
+    db *d;
+    err e = {0};
+    seed = (uint64_t)number_from("KVASIR_SEED", 1);
+    int n = (int)number_from("KVASIR_CASES", CASES), failed = 0;
+    assert_int_equal(db_open(&(db_options){.path = NULL}, &d, &e), 0);
+    fill(d, "small", 200, SMALL_DIMS);
+    fill(d, "large", LARGE_ROWS, LARGE_DIMS);
+    buf sql = {0};
+    for (int i = 0; i < n; i++) {
+        answer a[BASE_COUNT(ways)];
+        bool small = pick(3) > 0;
+        buf_clear(&sql);
+        print_query(&sql, small ? "small" : "large", small ? SMALL_DIMS : LARGE_DIMS,
+                    small ? 200 : LARGE_ROWS);
+        for (size_t k = 0; k < BASE_COUNT(ways); k++) {
+            run_c(d, ways[k]);
+            run(d, buf_str(&sql), &a[k]);
+        }
+        run_c(d, "SET rule.nearest = on");
+        for (size_t k = 1; k < BASE_COUNT(ways); k++)
+            if (!answer_equal(&a[0], &a[k]) || strcmp(a[0].e.message, a[k].e.message) != 0)
+                fail_msg("%s differs from %s: %s", ways[k], ways[0], sql.p);
+        failed += a[0].failed;
+        assert_true(i < n - 1 || failed < n / 2); /* else little was compared */
+        for (size_t k = 0; k < BASE_COUNT(ways); k++)
+            answer_free(&a[k]);
+    }
+    buf_free(&sql);
+    db_close(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule_keeps_results)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
