@@ -245,6 +245,11 @@ static void describe_partition(facts f, const char *before, const char *key, con
 }
 
 static void describe_sort(facts f, const plan_node *n) {
+    if (n->kind == PLAN_NEAREST) {
+        fact_number(f, "Top-k scan ", "limit", n->nearest.limit);
+        fact_expr(f, " by ", "distance", n->nearest.distance);
+        return;
+    }
     bool limited = n->sort.limit >= 0;
     if (limited)
         fact_number(f, "Top ", NULL, n->sort.limit);
@@ -477,11 +482,8 @@ static void describe_node(facts f, const plan_node *n) {
         describe_group(f, n);
         return;
     case PLAN_SORT:
-        describe_sort(f, n);
-        return;
     case PLAN_NEAREST:
-        fact_number(f, "Top-k scan ", "limit", n->nearest.limit);
-        fact_expr(f, " by ", "distance", n->nearest.distance);
+        describe_sort(f, n);
         return;
     case PLAN_LIMIT:
         describe_limit(f, n);

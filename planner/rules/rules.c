@@ -62,8 +62,9 @@ static const rule table[] = {
     CHOICE(key_order, CHOICE_KEY_ORDER,
            "read a table in the order of its key or an index for ORDER BY, min() and max()"),
     CHOICE(nearest, CHOICE_NEAREST,
-           "for ORDER BY a vector distance LIMIT k compute distances on all threads, and sort only "
-           "rows that may be among the k"),
+           "for ORDER BY a vector distance LIMIT k compute the distances on all threads, and sort "
+           "only "
+           "the rows that may be among the k"),
 };
 
 const plan_rule_info *plan_rule(size_t i) {

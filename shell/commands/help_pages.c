@@ -214,8 +214,13 @@ static const help_page pages[] = {
      "\n"
      "A number in GROUP BY or ORDER BY is a column's position, a name may be\n"
      "one of the select list. Names are quoted with \", texts with '. Types\n"
-     "are INTEGER, REAL, TEXT, BOOLEAN and BLOB; CAST(x AS type) or x::type\n"
-     "converts. .functions lists the functions.\n",
+     "are INTEGER, REAL, TEXT, BOOLEAN, BLOB and VECTOR(n); CAST(x AS type)\n"
+     "or x::type converts. .functions lists the functions.\n"
+     "\n"
+     "The rows nearest to a vector: v <-> w is the Euclidean distance, <=> the\n"
+     "cosine distance, <#> the negative inner product.\n"
+     "    WITH docs(id, v) AS (VALUES (1, '[1, 0]'::VECTOR), (2, '[3, 4]'))\n"
+     "    SELECT id FROM docs ORDER BY v <=> '[1, 1]' LIMIT 1;\n",
      NULL, NULL},
     {"table", "create insert update delete drop alter returning index begin commit rollback",
      "making and changing tables",

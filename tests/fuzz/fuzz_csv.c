@@ -1,5 +1,5 @@
 /*
- * fuzz_csv.c - any bytes as a CSV file: read as the sniffed types, as texts and as blobs; what was
+ * fuzz_csv.c - any bytes as a CSV file: read as the sniffed types, as texts, blobs and vectors; what was
  * read as texts or blobs is written, read again, and must be the same. What comes from a pipe in
  * pieces, as it is or gzipped, must read as what lies in memory.
  */
@@ -125,7 +125,7 @@ static void check_long(const uint8_t *p, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const value_type kinds[] = {TYPE_TEXT, TYPE_BLOB};
+    static const value_type kinds[] = {TYPE_TEXT, TYPE_BLOB, TYPE_VECTOR};
     file_options texts = {.all_text = true, .header = CSV_HEADER_NO};
     file_options written = {.all_text = true, .header = CSV_HEADER_NO, .delimiter = ','};
     buf sniffed = {0};

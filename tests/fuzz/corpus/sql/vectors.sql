@@ -1,0 +1,1 @@
+SELECT id, v <-> '[1,2.5,-3e2]' AS d FROM items WHERE v <=> '[1,2]'::VECTOR(2) < 1 ORDER BY v <#> CAST('[0]' AS VECTOR), id LIMIT 3 OFFSET 1
