@@ -13,13 +13,13 @@ static int distance(const call_env *c, vector_metric m, const value *args, doubl
                     value *out) {
     str x = args[0].s, y = args[1].s;
     if (x.n != y.n)
-        return eval_error(c->v, c->x, ERR_TYPE, "the vectors have %d and %d dimensions",
-                          vector_dims(x), vector_dims(y));
+        return err_set_at(c->v->e, ERR_TYPE, c->x->pos, c->x->len,
+                          "the vectors have %d and %d dimensions", vector_dims(x), vector_dims(y));
     double d = vector_distance(m, x, y, m == VECTOR_COSINE ? vector_norm(y) : 0);
     *out = value_real(sign * d + 0.0); /* an inner product of 0 is not negated to -0 */
     if (!isnan(d))
         return 0;
-    eval_error(c->v, c->x, ERR_ARITHMETIC,
+    err_set_at(c->v->e, ERR_ARITHMETIC, c->x->pos, c->x->len,
                "a vector of zeros has no direction, so no cosine distance");
     err_hint(c->v->e, "leave such rows out: WHERE vector_norm(…) > 0");
     return ERR_ARITHMETIC;
