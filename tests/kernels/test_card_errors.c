@@ -49,7 +49,7 @@ typedef struct fixture {
 } fixture;
 
 static int start_with(const atomic_bool *cancel, const char *cache_dir, fixture *f, err *e) {
-    static const tiny_model tiny = {"llama", "llama", 1, 64, 0, 0, NULL};
+    static const tiny_model tiny = {"llama", "llama", 1, 64, 0, 0, NULL, 0};
     *f = (fixture){0};
     str file = tiny_make(&f->maker, &tiny);
     assert_int_equal(gguf_open_memory(file.p, file.n, &f->g, e), 0);
