@@ -1,0 +1,213 @@
+/*
+ * bench_vectors.c - exact top-k by vector distance: statements one after the other on a table of
+ * made unit vectors, beside a plain read of as many bytes.
+ *
+ *   bench_vectors [--rows N] [--dims D] [--threads T] [--dir DIR]
+ *
+ * Prints the median and the least milliseconds of a statement and its CPU time. --dir: also writes
+ * vectors.f32 and queries.f32 there, for bench_vectors.py.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/exec.h"
+
+enum { QUERIES = 100 };
+
+typedef struct setup {
+    int rows, dims, threads;
+    const char *dir;
+    float *vectors; /* [rows × dims], then the queries */
+} setup;
+
+static void die(const char *what, const err *e) {
+    fprintf(stderr, "bench_vectors: %s: %s\n", what, e ? e->message : "failed");
+    exit(1);
+}
+
+static double cpu_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void run(db *d, str sql) {
+    const batch *rows;
+    err e = {0};
+    stmt *s = db_submit(d, sql);
+    stmt_status status;
+    while ((status = stmt_next(s, -1, &rows, &e)) == STMT_ROWS)
+        ;
+    if (status == STMT_ERROR)
+        die("a statement", &e);
+    stmt_free(s);
+}
+
+/* ---- the data -------------------------------------------------------------------------------- */
+
+static float next_normal(uint64_t *state) {
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        sum += (double)(*state >> 33) / (double)(UINT64_C(1) << 31) - 0.5;
+    }
+    return (float)sum;
+}
+
+static void make_vectors(setup *b) {
+    size_t n = (size_t)(b->rows + QUERIES);
+    uint64_t state = 1;
+    b->vectors = mem_alloc(n * (size_t)b->dims * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        float *v = b->vectors + i * (size_t)b->dims;
+        double square = 0;
+        for (int k = 0; k < b->dims; k++) {
+            v[k] = next_normal(&state);
+            square += (double)v[k] * (double)v[k];
+        }
+        for (int k = 0; k < b->dims; k++)
+            v[k] = (float)(v[k] / sqrt(square));
+    }
+}
+
+static void write_floats(const char *dir, const char *name, const float *from, size_t n) {
+    char *path = NULL;
+    FILE *f = asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : fopen(path, "wb");
+    if (!f || fwrite(from, sizeof *from, n, f) != n || fclose(f) != 0)
+        die(name, NULL);
+    free(path);
+}
+
+static str vector_of(const setup *b, size_t row) {
+    return (str){(const char *)(b->vectors + row * (size_t)b->dims),
+                 (size_t)b->dims * sizeof(float)};
+}
+
+static void load(const setup *b, db *d, const char *csv) {
+    FILE *f = fopen(csv, "w");
+    buf line = {0};
+    for (int i = 0; f && i < b->rows; i++) {
+        buf_clear(&line);
+        buf_printf(&line, "%d,\"", i + 1);
+        vector_print(&line, vector_of(b, (size_t)i));
+        buf_append_c(&line, "\"\n");
+        fwrite(line.p, 1, line.n, f);
+    }
+    if (!f || fclose(f) != 0)
+        die(csv, NULL);
+    buf_clear(&line);
+    buf_printf(&line, "CREATE TABLE items (id INTEGER PRIMARY KEY, v VECTOR(%d))", b->dims);
+    run(d, buf_str(&line));
+    buf_clear(&line);
+    buf_printf(&line, "COPY items FROM '%s' (HEADER off)", csv);
+    run(d, buf_str(&line));
+    buf_free(&line);
+    unlink(csv);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static int compare_ms(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const char *name, double *ms, double cpu, double bytes) {
+    qsort(ms, QUERIES, sizeof *ms, compare_ms);
+    double median = ms[QUERIES / 2];
+    printf("%-34s %8.2f ms median, %8.2f least, %8.2f CPU; %7.1f queries/s, %5.1f GB/s\n", name,
+           median, ms[0], cpu / QUERIES, 1e3 / median, bytes / median / 1e6);
+    fflush(stdout);
+}
+
+static void measure(const setup *b, db *d, const char *name, const char *before,
+                    const char *after) {
+    double ms[QUERIES], cpu = 0;
+    buf sql = {0};
+    for (int pass = 0; pass < 2; pass++) { /* the first warms up */
+        cpu = cpu_ms();
+        for (int i = 0; i < (pass ? QUERIES : 3); i++) {
+            buf_clear(&sql);
+            buf_append_c(&sql, before);
+            vector_print(&sql, vector_of(b, (size_t)(b->rows + i)));
+            buf_append_c(&sql, after);
+            double start = clock_ms();
+            run(d, buf_str(&sql));
+            ms[i] = clock_ms() - start;
+        }
+        cpu = cpu_ms() - cpu;
+    }
+    report(name, ms, cpu, (double)b->rows * b->dims * sizeof(float));
+    buf_free(&sql);
+}
+
+/* Reads the vectors by one thread, without computing: what the memory allows. */
+static void measure_read(const setup *b) {
+    double ms[QUERIES], cpu = cpu_ms();
+    const uint64_t *words = (const uint64_t *)b->vectors;
+    size_t n = (size_t)b->rows * (size_t)b->dims * sizeof(float) / sizeof *words;
+    volatile uint64_t sink = 0;
+    for (int i = 0; i < QUERIES; i++) {
+        double start = clock_ms();
+        uint64_t sums[4] = {0};
+        for (size_t k = 0; k + 4 <= n; k += 4)
+            for (int j = 0; j < 4; j++)
+                sums[j] ^= words[k + (size_t)j];
+        sink = sink ^ sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
+        ms[i] = clock_ms() - start;
+    }
+    report("plain read, one thread", ms, cpu_ms() - cpu, (double)n * sizeof *words);
+}
+
+int main(int argc, char **argv) {
+    setup b = {.rows = 100000, .dims = 384};
+    for (int i = 1; i + 1 < argc; i += 2)
+        if (strcmp(argv[i], "--rows") == 0)
+            b.rows = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--dims") == 0)
+            b.dims = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--threads") == 0)
+            b.threads = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--dir") == 0)
+            b.dir = argv[i + 1];
+        else
+            die(argv[i], NULL);
+    char own[] = "/tmp/bench-vectors-XXXXXX";
+    const char *dir = b.dir ? b.dir : mkdtemp(own);
+    char *csv = NULL;
+    db *d;
+    err e = {0};
+    if (!dir || asprintf(&csv, "%s/items.csv", dir) < 0 ||
+        db_open(&(db_options){.path = NULL}, &d, &e))
+        die("open", &e);
+    make_vectors(&b);
+    size_t values = (size_t)b.rows * (size_t)b.dims;
+    if (b.dir) {
+        write_floats(dir, "vectors.f32", b.vectors, values);
+        write_floats(dir, "queries.f32", b.vectors + values, (size_t)QUERIES * (size_t)b.dims);
+    }
+    load(&b, d, csv);
+    buf sql = {0};
+    buf_printf(&sql, "SET threads = %d", b.threads);
+    if (b.threads)
+        run(d, buf_str(&sql));
+    measure_read(&b);
+    measure(&b, d, "<=> LIMIT 10", "SELECT id FROM items ORDER BY v <=> '", "' LIMIT 10");
+    measure(&b, d, "<-> LIMIT 10", "SELECT id FROM items ORDER BY v <-> '", "' LIMIT 10");
+    measure(&b, d, "<#> LIMIT 10", "SELECT id FROM items ORDER BY v <#> '", "' LIMIT 10");
+    measure(&b, d, "<=> LIMIT 10 of half of the rows",
+            "SELECT id FROM items WHERE id % 2 = 0 ORDER BY v <=> '", "' LIMIT 10");
+    measure(&b, d, "<=> LIMIT 1000", "SELECT id FROM items ORDER BY v <=> '", "' LIMIT 1000");
+    db_close(d);
+    buf_free(&sql);
+    free(b.vectors);
+    free(csv);
+    if (!b.dir)
+        rmdir(dir);
+    return 0;
+}
