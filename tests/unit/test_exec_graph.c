@@ -314,7 +314,7 @@ static const char *const variants[] = {
     "SET llm_chunk = 1\nSET kv_memory = '192kB'",
     "SET answer_cache = on",
     "SET answer_cache = on",
-    "SET work_memory = '1kB'",
+    "SET work_memory = '4kB'",
 };
 
 static void standard_settings(db *d) {
