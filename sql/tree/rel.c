@@ -66,7 +66,7 @@ bool llm_site_makes(const llm_site *site, int id) {
 
 void llm_prob_print(const llm_call *call, int literal, buf *out) {
     buf_append_c(out, literal == PROB_MEAN ? "mean" : "prob");
-    if (literal < 0)
+    if (literal < 0 || call->nliterals == 0) /* labels => whose rows could not be read */
         return;
     buf_append_char(out, '(');
     value_print_sql(out, value_text(call->literals[literal]));
