@@ -60,7 +60,7 @@ static int fn_l2_normalize(const call_env *c, const value *args, value *out) {
     memcpy(unit, args[0].s.p, args[0].s.n);
     for (int i = 0; i < n && norm > 0; i++)
         unit[i] = (float)(unit[i] / norm);
-    *out = (value){.type = TYPE_VECTOR, .s = {""}};
+    *out = (value){.type = TYPE_VECTOR, .s = {"", 0}};
     return vector_make(c->mem, unit, n, &out->s, c->v->e);
 }
 
