@@ -417,8 +417,8 @@ typedef struct llm_call {
     int pos, len;    /* span of the first occurrence; pos -1: it is in a view */
 } llm_call;
 
-/* Returns the call whose prompt the call's prompt begins with: the call itself, or the first one of
- * those that it goes on from. */
+/* Returns the first call of the chain (`after =>`) that `call` is in: every prompt of the chain
+ * begins with its prompt. A call without `after` is its own root. */
 const llm_call *llm_call_root(const llm_call *call);
 
 /* Returns the literal, "true" or "false", that stands for a BOOLEAN in prompts and answers. */

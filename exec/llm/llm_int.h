@@ -308,9 +308,8 @@ typedef struct kv_notes {
     hash128 *keys;
     size_t count, cap;
 } kv_notes;
-/* Sets *out to the functions by which a session of `engine` reads and stores blocks in `c`, and *l
- * to the state of these functions, which outlives the session. `keep_all`:
- * llm_kv_store.keep_all. */
+/* Connects a session of `engine` to the cache `c`: *out gets the functions that read and store KV
+ * blocks, *l their state, which must outlive the session. `keep_all`: see llm_kv_store.keep_all. */
 void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, kv_notes *notes,
                   llm_kv_store *out);
 void kv_link_close(kv_link *l);

@@ -30,8 +30,8 @@ int model_default_path(db *d, const settings *s, const catalog *c, buf *path, er
 int model_files_clear(cache *c, str source, clear_what what, err *e);
 
 /* ---- endpoints.c */
-/* Checks that the user allowed every endpoint of a model. ERR_MODEL; db_refused_endpoints then lists
- * those that are not. */
+/* Checks that the user allowed every endpoint of a model. Fails with ERR_MODEL if one is not
+ * allowed; db_refused_endpoints then lists the endpoints that are not. */
 int endpoints_allowed(db *d, str source, str options, err *e);
 /* The user typed this CREATE MODEL: its endpoints are allowed from now on. */
 void endpoints_typed(db *d, const model_def *def);

@@ -1,6 +1,6 @@
 /*
- * op_nearest.c - exact top-k by vector distance: of the rows of its input, in their order, returns
- * those that may be among the k with the least distance. The sort above chooses the k.
+ * op_nearest.c - exact top-k by vector distance: passes on, in input order, each row that may be
+ * among the k nearest, and drops the rest. The sort above it picks the k rows.
  *
  *   input ──▶ blocks ──▶ distances, in parts, on all threads ──▶ rows not beyond the k-th so far
  *

@@ -145,8 +145,8 @@ static void segment_fill(llm_guide *g, int index) {
     b->segment = g->nsegments++;
 }
 
-/* Estimates the tokens that finding the likeliest literal computes: those that lead to a literal's
- * last branch, on average over the literals. */
+/* Estimates how many tokens are computed to find the likeliest literal: the average, over all
+ * literals, of the tokens on the path to the literal's last branch. */
 static int likely_tokens(const llm_guide *g) {
     double sum = 0;
     for (int n = 0; n < g->nbranches; n++) {

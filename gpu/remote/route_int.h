@@ -16,8 +16,8 @@
  *                       speed / the mean speed. It ends where requests share least in its last
  *                       quarter
  *   a leader            a request that waits for no other. A request waits if it shares at least
- *                       16 tokens (a block) more with a request that is unanswered at its endpoint
- *                       than with those that are answered
+ *                       16 tokens (a block) more with an unanswered request at its endpoint than
+ *                       with any answered one
  */
 #ifndef KVASIR_ROUTE_INT_H
 #define KVASIR_ROUTE_INT_H

@@ -26,8 +26,8 @@ typedef struct window {
 } window;
 
 void window_init(window *w, int start, int most, double rpm, double tpm);
-/* Returns the seconds until a request of so many tokens may be sent; 0: now; < 0: not before another
- * one is answered. */
+/* Returns how long, in seconds, a request of `tokens` tokens must wait before it is sent; 0: send
+ * it now; negative: wait until another request is answered. */
 double window_wait(window *w, double now, double tokens);
 void window_sent(window *w, double now, double tokens);
 /* A request is no longer in flight. `tokens` > 0: it was answered, with as many. */

@@ -2,16 +2,16 @@
  * search.c - finds the likeliest literal of a CHOICE without scoring all: best first.
  *
  * The probability of a literal is the product of its branches' shares, so it only falls from a
- * branch to what follows it. The search keeps the open branches, those that are reached but not
- * scored, and takes the likeliest of them until none is as likely as the likeliest literal found.
+ * branch to what follows it. The search keeps the open branches (reached, but not yet scored)
+ * and takes the likeliest of them until none is as likely as the likeliest literal found.
  *
  *      root --" red"--> A (open, .2)            B is taken first; "green" (.5) is found; then A
  *           --" gr"---> B (open, .7)            is not as likely, and the search ends
  *                       B --"een"--> green .5
  *
- * Invariant: literal and probability are those of guide_best, to the bit. A branch's logarithms are
- * those that guide_best is given, summed from the root down as there; open branches as likely as
- * the likeliest literal are taken too, since a literal listed earlier may end below. schedule.c adds
+ * Invariant: literal and probability are those of guide_best, to the bit. Both read the same
+ * logarithms and add them in the same order, from the root down. An open branch as likely as the
+ * likeliest literal is taken too: a literal that is listed earlier may be below it. schedule.c adds
  * the tokens of a taken branch to a pass. One branch of a request is taken at a time: taking several
  * saves passes, but costs more in tokens (tests/bench/README.md).
  */

@@ -57,8 +57,8 @@ typedef struct request {
     bool arrived;     /* the prompt's last token is in the current pass or an earlier one */
     bool wants_all;   /* a draw needs more than the largest logits: the row runs again */
     prefix_node *end; /* the node where the prompt ends */
-    /* private child of `end`, with the tokens decoded so far, or those that lead to the branch that
-     * the search has taken; or NULL */
+    /* private child of `end`, or NULL: holds the tokens decoded so far; in a search, the tokens
+     * from the prompt's end to the branch being scored */
     prefix_node *tail;
 
     uint64_t sample_seed; /* hash of the prompt's tokens and sampling.seed */

@@ -85,7 +85,7 @@ typedef struct rowid_ranges {
 } rowid_ranges;
 
 void ranges_add(rowid_ranges *r, int64_t first, int64_t last);
-/* Sorts the ranges and merges those that touch. */
+/* Sorts the ranges and merges adjacent and overlapping ones. */
 void ranges_merge(rowid_ranges *r);
 bool ranges_have(const rowid_ranges *r, int64_t rowid); /* after ranges_merge */
 

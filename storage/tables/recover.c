@@ -244,7 +244,7 @@ static int choose_commit(recovery *r, const tables_file *f) {
     return read_structure(r, f, &meta, &usable);
 }
 
-/* Tells of pages that are both in a tree and in the free list. */
+/* Reports the pages that are both in a tree and in the free list. */
 static void note_shared(recovery *r) {
     if (r->w.shared && r->w.free_is_sound) {
         note(r,
