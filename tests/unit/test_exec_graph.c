@@ -13,6 +13,7 @@
  */
 #include "exec_answer_int.h"
 #include "exec_cache_int.h"
+#include "exec_random_int.h"
 
 enum {
     CASES = 300,
@@ -22,11 +23,6 @@ enum {
     MAX_COLUMNS = 16,
     NAME = 16
 };
-
-static const char *const texts[] = {
-    "'red'", "'red deer'", "'red deer run'", "''", "'the quick brown fox'", "NULL"};
-static const char *const numbers[] = {"-1", "0", "1", "2", "3", "NULL"};
-enum { DOMAIN = 6 };
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
@@ -401,16 +397,7 @@ static int check_case(db *d, test_case *c, const buf *data) {
 }
 
 static db *open_db(void) {
-    static const char *const setup =
-        "CREATE MODEL hashing FROM 'test:hash'\nSET model = 'hashing'\n"
-        "CREATE TABLE few (f TEXT, g TEXT, answer TEXT)\nINSERT INTO few VALUES ('red', 'deer', "
-        "'x'), ('fox', NULL, 'y')\n";
-    db_options options = {.path = NULL};
-    db *d;
-    err e;
-    if (db_open(&options, &d, &e))
-        fail_msg("%s", e.message);
-    run_lines(d, str_from(setup));
+    db *d = open_random_db();
     standard_settings(d);
     return d;
 }

@@ -15,6 +15,7 @@
  */
 #include "exec_answer_int.h"
 #include "exec_cache_int.h"
+#include "exec_random_int.h"
 
 enum {
     CASES = 1000,
@@ -23,11 +24,6 @@ enum {
 }; /* every third case is asked with llm_layout = 'auto', too */
 
 /* ---- questions, and what the model answers --------------------------------------------------- */
-
-static const char *const texts[] = {
-    "'red'", "'red deer'", "'red deer run'", "''", "'the quick brown fox'", "NULL"};
-static const char *const numbers[] = {"-1", "0", "1", "2", "3", "NULL"};
-enum { DOMAIN = 6 };
 
 /* A call of one or two fields: f is a text or a number, g (if there) a text. */
 typedef struct question {
@@ -653,26 +649,12 @@ static int check_case(db *d, test_case *c, str data) {
     return bad;
 }
 
-static db *open_db(void) {
-    static const char *const setup =
-        "CREATE MODEL hashing FROM 'test:hash'\nSET model = 'hashing'\n"
-        "CREATE TABLE few (f TEXT, g TEXT, answer TEXT)\nINSERT INTO few VALUES ('red', 'deer', "
-        "'x'), ('fox', NULL, 'y')\n";
-    db_options options = {.path = NULL};
-    db *d;
-    err e;
-    if (db_open(&options, &d, &e))
-        fail_msg("%s", e.message);
-    run_lines(d, str_from(setup));
-    return d;
-}
-
 static void test_costs_change_no_answer(void **state) {
     (void)state;
     uint64_t seed = (uint64_t)number_from("KVASIR_SEED", 1);
     int n = (int)number_from("KVASIR_CASES", getenv("KVASIR_LONG") ? 10 * CASES : CASES);
     int only = (int)number_from("KVASIR_CASE", -1), bad = 0;
-    db *d = open_db();
+    db *d = open_random_db();
     buf data = {0};
     printf("seed %llu: %d statements, each under %d settings and without each rule\n",
            (unsigned long long)seed, n, (int)BASE_COUNT(variants));
