@@ -257,19 +257,31 @@ static void remember(table_scan *s, const void *key, size_t n) {
 
 /* ---- gathering rows -------------------------------------------------------------------------- */
 
+/* Whether a rowid is beyond the last one that the scan returns. */
+static bool is_beyond(const table_scan *s, int64_t rowid) {
+    return s->descending ? rowid < s->low_rowid : rowid > s->high_rowid;
+}
+
 static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
-    MDB_val key, data;
+    MDB_val key;
     int n = 0, rc = 0;
-    while (n < s->batch_rows && (rc = step(s, &s->rows, &placed, &key, &data)) == 0) {
-        int64_t rowid = rowid_get(key.mv_data);
-        if (s->descending ? rowid < s->low_rowid : rowid > s->high_rowid) {
-            rc = MDB_NOTFOUND;
-            break;
+    while (n < s->batch_rows && (rc = step(s, &s->rows, &placed, &key, &s->bytes[n])) == 0) {
+        int more = 0, first = n;
+        s->rowid[n++] = rowid_get(key.mv_data);
+        if (!s->descending)
+            rc = tree_rest_of_leaf(&s->rows, key, s->batch_rows - n, s->rowid + n, s->bytes + n,
+                                   &more);
+        n += more;
+        for (int i = first; i < n; i++) {
+            if (is_beyond(s, s->rowid[i])) {
+                rc = MDB_NOTFOUND;
+                n = i;
+            } else if (!row_check(&s->info->layout, s->bytes[i])) {
+                return row_corrupt(&s->info->layout, s->rowid[i], e);
+            }
         }
-        if (!row_check(&s->info->layout, data))
-            return row_corrupt(&s->info->layout, rowid, e);
-        s->rowid[n] = rowid;
-        s->bytes[n++] = data;
+        if (rc)
+            break;
     }
     if (rc && rc != MDB_NOTFOUND)
         return tree_error(s->txn, rc, "cannot read a table", e);

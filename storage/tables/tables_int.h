@@ -315,6 +315,12 @@ static inline int tree_step_quickly(tree_cursor *c, MDB_val *key, MDB_val *data,
     *data = (MDB_val){n, (uint8_t *)data->mv_data + c->short_sums};
     return 0;
 }
+/* Reads at most `most` entries of a table after the one at the cursor, whose key is `key`, from their
+ * leaf, without a call of LMDB for each: up to the leaf's end, or the next long row. The cursor is
+ * then on the last of them. Sets *count = 0 in write transactions, whose pages may be outside the
+ * map. The leaf needs no verification, since the cursor's was. */
+int tree_rest_of_leaf(tree_cursor *c, MDB_val key, int most, int64_t *rowids, MDB_val *rows,
+                      int *count);
 /* Verifies the rest of a value that tree_get returned. */
 int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload);
 /* Finds a key's value and verifies all of it. MDB_NOTFOUND. */

@@ -307,6 +307,47 @@ int tree_get(tree_cursor *c, MDB_val *key, MDB_val *data, MDB_cursor_op op) {
     return rc ? rc : tree_arrive(c, key, data, sides);
 }
 
+/* The position of a key among the leaf's, which has it. */
+static int index_on_leaf(const page_file *f, uint64_t leaf, int nodes, int64_t rowid) {
+    int low = 0, high = nodes - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (rowid_get(page_get_node(f, leaf, true, middle).key) < rowid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int tree_rest_of_leaf(tree_cursor *c, MDB_val key, int most, int64_t *rowids, MDB_val *rows,
+                      int *count) {
+    const page_file *f = &c->txn->store->guard.file;
+    const uint8_t *at = key.mv_data;
+    int nodes, n = 0;
+    bool leaf;
+    *count = 0;
+    if (c->txn->write || at < f->map || at >= page_at(f, f->pages))
+        return 0;
+    uint64_t number = (uint64_t)(at - f->map) / f->page_bytes;
+    page_shape(f, number, &leaf, &nodes);
+    for (int i = index_on_leaf(f, number, nodes, rowid_get(at)) + 1; i < nodes && n < most; i++) {
+        page_node node = page_get_node(f, number, true, i);
+        size_t bytes = node.data_bytes - c->short_sums; /* without checksums: too large */
+        if (node.flags & F_BIGDATA || bytes > c->short_bytes)
+            break;
+        rowids[n] = rowid_get(node.key);
+        rows[n++] = (MDB_val){bytes, (uint8_t *)node.data + c->short_sums};
+    }
+    *count = n;
+    if (n == 0)
+        return 0;
+    uint8_t last[KEY_ROWID];
+    MDB_val ignored;
+    rowid_put(last, rowids[n - 1]);
+    return mdb_cursor_get(c->mdb, &(MDB_val){sizeof last, last}, &ignored, MDB_SET);
+}
+
 int tree_whole_value(tree_cursor *c, MDB_val key, MDB_val payload) {
     guard_tree *base = c->base;
     size_t sums = base->has_sums ? sum_bytes(payload.mv_size) : 0;
