@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 [ "${1:-}" = --long ] && export KVASIR_LONG=1
 
-sh tutorials/quickstart.sh --setup clang clang-format libclang-rt-14-dev expect tmux sqlite3 universal-ctags
+sh tutorials/quickstart.sh --setup clang clang-format libclang-rt-14-dev expect tmux sqlite3 universal-ctags openssl
 sh tutorials/quickstart.sh --embedder
 
 status=0
