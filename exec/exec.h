@@ -164,8 +164,9 @@ typedef struct exec_progress {
 
 /* The estimated cost of running a statement; all zero if it calls no model. */
 typedef struct exec_estimate {
-    double cost_ms, distinct_inputs, computed_tokens; /* the planner's estimates */
-    exec_baseline strategies[EXEC_BASELINES];         /* exact token counts, if requested */
+    double cost_ms, distinct_inputs, computed_tokens, money; /* the planner's estimates */
+    char currency[8];                                        /* of `money` */
+    exec_baseline strategies[EXEC_BASELINES];                /* exact token counts, if requested */
     int nstrategies;
 } exec_estimate;
 

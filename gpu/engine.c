@@ -138,6 +138,12 @@ const llm_model_info *llm_engine_info(const llm_engine *engine) {
     return &engine->info;
 }
 
+double llm_price(const llm_model_info *info, double prompt, double cached, double output) {
+    return ((prompt - cached) * info->price_in + cached * info->price_cached +
+            output * info->price_out) /
+           1e6;
+}
+
 void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out) {
     *out = engine->info;
     const char **const texts[] = {

@@ -102,6 +102,8 @@ typedef struct llm_model_info {
     double prefill_tok_s, decode_tok_s; /* tokens per second on this machine; 0: not measured */
     bool remote; /* servers answer; members about weights, KV and devices have no meaning */
     const char *currency; /* remote: the currency of llm_figures.money */
+    /* remote: prices of a million tokens; 0: none */
+    double price_in, price_cached, price_out;
     /* remote: what llm_engine_probe found out, lines "name\ttext"; NULL: not asked */
     const char *servers;
     double load_ms; /* time of opening; llm_figures.load_ms adds the time of reading the weights */
@@ -112,6 +114,9 @@ typedef struct llm_model_info {
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e);
 void llm_engine_close(llm_engine *engine); /* NULL is fine */
 const llm_model_info *llm_engine_info(const llm_engine *engine);
+/* Returns what a remote model's servers charge for these tokens, of which `cached` were in their
+ * caches. 0 for other models. */
+double llm_price(const llm_model_info *info, double prompt, double cached, double output);
 /* Copies the facts and their strings into *out and `mem`, so that they outlive the engine. */
 void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out);
 

@@ -37,6 +37,10 @@ typedef struct plan_env {
     double (*output_tokens)(void *ctx, const llm_call *call);
     /* Returns the tokens that an answer computes to choose among its allowed answers. */
     double (*choice_tokens)(void *ctx, const llm_call *call);
+    /* Returns what a call's prompts and answers cost in money; 0: nothing, or its price is unknown.
+     * Prompt tokens that are not computed are taken to be in the server's cache. */
+    double (*money)(void *ctx, const llm_call *call, double prompt, double computed, double output);
+    const char *currency; /* of `money`; NULL if that is NULL */
     /* Copies to order[nfields] the field order that an earlier run recorded for a call (its text,
      * fields and model). Returns false if none is recorded. */
     bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
@@ -126,6 +130,7 @@ typedef struct plan_estimate {
     double choice_tokens;   /* tokens of allowed answers, computed to choose among them */
     double hit_rate;        /* 1 - computed_tokens / prompt_tokens */
     double output_tokens;   /* tokens of all answers */
+    double money;           /* price of the prompts and answers, in plan.currency */
     double selectivity;     /* fraction of the rows that pass the stage's filters */
 } plan_estimate;
 
@@ -425,7 +430,8 @@ typedef struct plan {
     plan_saving *savings;
     bool has_llm;
     double planning_ms;
-    plan_estimate total; /* for the whole plan; `rows` is the root's */
+    plan_estimate total;  /* for the whole plan; `rows` is the root's */
+    const char *currency; /* of estimates of money; NULL: there are none */
 } plan;
 
 /* Plans stmt->query and the queries of the calls' examples. Fails with ERR_BIND for an unknown rule
@@ -500,7 +506,8 @@ double plan_distinct_left(double distinct, double rows, double share);
 typedef struct plan_tokens {
     const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
     uint64_t rows;
-    llm_figures llm; /* inputs and prompt tokens, as far as they are known without any answer */
+    llm_figures llm; /* inputs and prompt tokens, as far as they are known without any answer; money
+                           * with the expected tokens of answers */
     bool scaled; /* counts multiplied by the estimated selectivity of LLM filters below; marked ~ */
     bool at_most; /* upper bounds: a LIMIT or other answers may reduce them; marked ≤ */
     /* llm.choice_tokens is an estimate: some call finds its likeliest answer without scoring all;

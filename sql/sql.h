@@ -73,7 +73,8 @@ typedef enum setting_type {
     X(max_tokens_total, INTEGER, "0", "tokens", "stop a statement that computes more tokens (0: no limit)")                        \
     X(max_cost, REAL, "0", "money", "stop a statement before models at servers cost more (0: no limit)") \
     X(max_seconds, REAL, "0", "seconds", "stop a statement that runs longer (0: no limit)")                                 \
-    X(confirm, BOOLEAN, "off", "", "ask before running a statement estimated to take more than a minute")                      \
+    X(confirm, BOOLEAN, "off", "", "ask before running a statement estimated to take more than a minute, or to cost confirm_cost")                      \
+    X(confirm_cost, REAL, "1", "money", "least price of a statement that counts as high before it runs (0: none does)")                      \
     X(view_keep, BOOLEAN, "on", "", "show the live view's last picture until a key is pressed")                              \
     X(cost_rates, WORD, "measured", "measured|nominal", "rates used by cost estimates: measured on this machine, or nominal")                                        \
     X(work_memory, BYTES, "256MB", "bytes", "memory an operator uses before it spills to a temporary file")                \

@@ -137,7 +137,8 @@ void buf_append_char(buf *b, char c);
 void buf_printf(buf *b, const char *format, ...) BASE_PRINTF(2, 3);
 void buf_append_bytes(buf *b, uint64_t bytes); /* "94 MB", "1.5 GB"; units are powers of 1,024 */
 void buf_append_count(buf *b, uint64_t n);     /* with commas in any locale: 54,432 */
-void buf_clear(buf *b);                        /* keeps the memory */
+void buf_append_money(buf *b, double money, const char *currency); /* $0.0051; 0.0051 EUR */
+void buf_clear(buf *b);                                            /* keeps the memory */
 void buf_free(buf *b);
 str buf_str(const buf *b);
 

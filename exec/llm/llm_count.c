@@ -143,6 +143,24 @@ static bool count_is_known(llm_sender *x, int at, uint32_t input) {
     return known;
 }
 
+/* Returns the price of what was counted since `before`; answers have their expected tokens. */
+static double counted_price(const llm_sender *x, const llm_figures *before,
+                            const llm_figures *now) {
+    const llm_state *s = x->o->state;
+    const llm_stage *t = &s->stages[x->stage];
+    double answer = 0, sites = 0;
+    for (int i = t->first_site; i < t->first_site + t->plan->nsites; i++) {
+        bool asked = s->sites[i].engine == x->engine;
+        answer += asked ? s->sites[i].plan->answer_tokens : 0;
+        sites += asked;
+    }
+    double tokens = (double)(now->prompt_tokens - before->prompt_tokens);
+    double computed = (double)(now->computed_tokens - before->computed_tokens);
+    double requests = (double)(now->requests - before->requests);
+    return llm_price(llm_engine_info(x->engine), tokens, tokens - computed,
+                     requests * answer / BASE_MAX(sites, 1));
+}
+
 static int count_drain(llm_sender *x, err *e) {
     counting *c = x->state;
     llm_event events[64];
@@ -153,6 +171,7 @@ static int count_drain(llm_sender *x, err *e) {
         status = llm_step(x->session, events, 64, &finished, &idle, e);
     llm_session_figures(x->session, &now);
     llm_figures_add_since(&c->out[x->stage].llm, &c->before, &now);
+    c->out[x->stage].llm.money += counted_price(x, &c->before, &now);
     c->before = now;
     return status;
 }
@@ -256,6 +275,7 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
 #define SCALE(name, label, always, key) t->llm.name = scaled_count(t->llm.name, share);
     LLM_COUNTERS(SCALE)
 #undef SCALE
+    t->llm.money *= share;
 }
 
 /* Counts one strategy. `last`: it is the last of `strategies`, for which the bounds are computed

@@ -120,6 +120,12 @@ static double choice_tokens(void *arg, const llm_call *call) {
     return llm_guide_tokens(guide, call_scores_all(call, guide));
 }
 
+static double money_of_call(void *arg, const llm_call *call, double tokens, double computed,
+                            double output) {
+    llm_engine *engine = engine_of_call(arg, call);
+    return engine ? llm_price(llm_engine_info(engine), tokens, tokens - computed, output) : 0;
+}
+
 static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order) {
     exec_ctx *ctx = arg;
     llm_engine *engine = engine_of_call(ctx, call);
@@ -172,6 +178,10 @@ void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
     if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
         return;
     env->count_tokens = count_tokens;
+    env->money = money_of_call;
+    for (int i = 0; i < ctx->stmt->ncalls && !env->currency; i++)
+        if (ctx->llm->engines[i])
+            env->currency = llm_engine_info(ctx->llm->engines[i])->currency;
     ctx->llm->forget = !may_use_what_was_learned(ctx);
     if (ctx->settings->cost_rates == RATES_MEASURED && !ctx->llm->forget) {
         const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);

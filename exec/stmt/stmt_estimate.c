@@ -59,6 +59,10 @@ static int estimate(stmt *s, bool count, err *e) {
     s->estimate.cost_ms = total->cost_ms;
     s->estimate.distinct_inputs = total->distinct_inputs;
     s->estimate.computed_tokens = total->computed_tokens;
+    s->estimate.money = total->money;
+    if (s->ctx.plan->currency)
+        utf8_copy(s->estimate.currency, sizeof s->estimate.currency,
+                  str_from(s->ctx.plan->currency));
     return count ? count_tokens(s, e) : 0;
 }
 

@@ -219,6 +219,9 @@ static void set_facts(llm_engine *engine, const remote_model *m) {
     info->precision = "the server's";
     info->chat_family = info->chat_family != NULL ? info->chat_family : "none";
     info->currency = m->options.currency;
+    info->price_in = m->options.price_in;
+    info->price_cached = m->options.price_cached;
+    info->price_out = m->options.price_out;
     info->default_format = LLM_FORMAT_COMPLETION;
     /* estimated tokens must not refuse a prompt that the server would take */
     info->context = m->context > 0 && engine->tokenizer != NULL ? m->context : (int)CONTEXT;

@@ -285,18 +285,12 @@ static double likely_tokens(const remote_session *x, const ask *a) {
     return ceil(a->tokens * (x->ratio > 0 ? x->ratio : unknown));
 }
 
-static double money_of(const remote_model *m, double prompt, double cached, double output) {
-    const remote_options *o = &m->options;
-    return ((prompt - cached) * o->price_in + cached * o->price_cached + output * o->price_out) /
-           1e6;
-}
-
 /* Reserves what the request may cost; false: that may exceed a cap. */
 static bool reserve(remote_session *x, ask *a, const question *q) {
     const llm_session_options *o = &x->base.options;
     const llm_figures *f = &x->base.figures;
     double prompt = likely_tokens(x, a), output = dialect_max_tokens(q);
-    double money = money_of(x->m, prompt, 0, output), tokens = prompt + output;
+    double money = llm_price(&x->base.engine->info, prompt, 0, output), tokens = prompt + output;
     /* rounding must not refuse a request that costs exactly what is left */
     bool payable =
         o->max_money <= 0 || f->money + x->reserved_money + money <= o->max_money * (1 + 1e-9);
@@ -620,7 +614,7 @@ static void count_usage(remote_session *x, ask *a, const reply *got) {
     f->served++;
     f->unreported += !reported;
     /* what is not reported is not taken for cached where money is counted */
-    f->money += money_of(x->m, prompt, reported ? cached : 0, (double)output);
+    f->money += llm_price(&x->base.engine->info, prompt, reported ? cached : 0, (double)output);
 }
 
 /* Puts a reply's answer into the request. */

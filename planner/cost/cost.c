@@ -269,6 +269,8 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
     out->computed_tokens += computed;
     out->output_tokens += output;
     out->choice_tokens += choice;
+    if (s->env->money)
+        out->money += s->env->money(s->env->ctx, call, prompt, computed, output);
     out->cost_ms += 1e3 * ((computed + choice) / rate.prefill + decoded / rate.decode);
     out->hit_rate =
         out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
@@ -393,6 +395,7 @@ static double estimate_early_termination(plan_stage *t, double wanted) {
     e->computed_tokens *= share;
     e->output_tokens *= share;
     e->choice_tokens *= share;
+    e->money *= share;
     e->cost_ms *= share;
     return asked;
 }
@@ -418,6 +421,7 @@ static void finish_pipeline(plan *p, plan_node *n) {
         p->total.distinct_inputs += e->distinct_inputs;
         p->total.prompt_tokens += e->prompt_tokens;
         p->total.computed_tokens += e->computed_tokens;
+        p->total.money += e->money;
         p->total.output_tokens += e->output_tokens;
         p->total.choice_tokens += e->choice_tokens;
         n->estimate.cost_ms += e->cost_ms;

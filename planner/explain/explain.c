@@ -133,6 +133,14 @@ static void print_counted(buf *out, const char *before, double n, const char *af
     buf_append_c(out, after);
 }
 
+/* Prints a price; 0 is none. */
+static void print_money(const printer *p, const char *before, double money) {
+    if (!p->plan->currency || money <= 0)
+        return;
+    buf_append_c(p->out, before);
+    buf_append_money(p->out, money, p->plan->currency);
+}
+
 static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
     print_indent(p, depth, false, has_child);
     buf_printf(p->out, "%-9s %9s %9s %14s %11s %9s\n", "strategy", "rows", "distinct", WORDS_PROMPT,
@@ -163,6 +171,7 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
         if (t->llm.answers_repeated > 0)
             print_counted(p->out, "  ", (double)t->llm.answers_repeated,
                           " asked before in this statement");
+        print_money(p, "  ≈", t->llm.money);
         buf_append_char(p->out, '\n');
         buf_free(&number);
     }
@@ -181,15 +190,18 @@ static void print_work(buf *out, const char *about, double inputs, double prompt
     print_counted(out, about, output, " " WORDS_OUTPUT);
 }
 
-static void print_llm_estimate(buf *out, const plan_estimate *e) {
+static void print_llm_estimate(const printer *p, const plan_estimate *e) {
+    buf *out = p->out;
     print_work(out, "≈", e->distinct_inputs, e->prompt_tokens, e->computed_tokens, e->choice_tokens,
                e->output_tokens);
+    print_money(p, ", ≈", e->money);
     if (e->selectivity < 1)
         buf_printf(out, ", keeps ≈%.3g %% of rows", 100 * e->selectivity);
     buf_append_char(out, '\n');
 }
 
-static void print_llm_actual(buf *out, const plan_actual *a) {
+static void print_llm_actual(const printer *p, const plan_actual *a) {
+    buf *out = p->out;
     print_work(out, "", (double)a->llm.distinct_inputs, (double)a->llm.prompt_tokens,
                (double)a->llm.computed_tokens, (double)a->llm.choice_tokens,
                (double)a->llm.output_tokens);
@@ -200,6 +212,9 @@ static void print_llm_actual(buf *out, const plan_actual *a) {
         print_counted(out, ", ", (double)a->llm.answers_stored, " " WORDS_KNOWN);
     if (a->llm.reused_disk > 0)
         print_counted(out, ", ", (double)a->llm.reused_disk, " tokens from disk");
+    if (a->llm.served > a->llm.unreported) /* the hit rate before it is what the servers report */
+        print_counted(out, ", ", (double)a->llm.shared_tokens, " expected to be cached");
+    print_money(p, ", ", a->llm.money);
     buf_append_char(out, '\n');
 }
 
@@ -236,10 +251,10 @@ static void print_llm(printer *p, const explain_line *l, int depth) {
     }
     if (a) {
         print_indent(p, depth, false, true);
-        print_llm_actual(p->out, a);
+        print_llm_actual(p, a);
     }
     print_indent(p, depth, false, true);
-    print_llm_estimate(p->out, l->estimate);
+    print_llm_estimate(p, l->estimate);
 }
 
 /* ---- the tree -------------------------------------------------------------------------------- */

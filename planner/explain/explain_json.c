@@ -46,6 +46,8 @@ static void add_tokens(cJSON *o, const plan_actual *a) {
         cJSON_AddNumberToObject(one, "head_tokens", (double)t->llm.head_tokens);
         cJSON_AddNumberToObject(one, "computed_tokens", (double)t->llm.computed_tokens);
         cJSON_AddNumberToObject(one, "choice_tokens", (double)t->llm.choice_tokens);
+        if (t->llm.money > 0)
+            cJSON_AddNumberToObject(one, "money", t->llm.money);
         cJSON_AddNumberToObject(one, "known_answers", (double)t->llm.answers_repeated);
         cJSON_AddBoolToObject(one, "scaled", t->scaled);
         cJSON_AddBoolToObject(one, "at_most", t->at_most);
@@ -58,6 +60,8 @@ static void add_run(cJSON *actual, const plan_actual *a) {
         cJSON_AddNumberToObject(actual, key, (double)a->llm.name);
     LLM_COUNTERS(ADD_COUNTER)
 #undef ADD_COUNTER
+    if (a->llm.money > 0)
+        cJSON_AddNumberToObject(actual, "money", a->llm.money);
 }
 
 static void add_actual(cJSON *o, plan_kind kind, const plan_actual *a) {
@@ -94,6 +98,8 @@ static void add_estimate(cJSON *o, const char *key, const plan_estimate *e, bool
     add_share(estimate, "hit_rate", e->hit_rate);
     cJSON_AddNumberToObject(estimate, "choice_tokens", round(e->choice_tokens));
     cJSON_AddNumberToObject(estimate, "output_tokens", round(e->output_tokens));
+    if (e->money > 0)
+        cJSON_AddNumberToObject(estimate, "money", e->money);
     add_share(estimate, "selectivity", e->selectivity);
 }
 

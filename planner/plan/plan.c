@@ -800,6 +800,7 @@ int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, 
     err_clear(e);
     rules.estimates = estimator_new(a, env);
     p->stmt = stmt;
+    p->currency = env->currency ? arena_strndup(a, env->currency, strlen(env->currency)) : NULL;
     p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
     plan_all(stmt, &b, p);
     p->planning_ms = clock_ms() - start;

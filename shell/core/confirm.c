@@ -13,7 +13,8 @@
 
 #include "shell_int.h"
 
-/* The estimate is printed if the statement is expected to take at least this long. */
+/* The estimate is printed if the statement is expected to take at least this long, or to cost at
+ * least confirm_cost. */
 enum { LONG_MS = 60 * 1000 };
 
 /* Estimates a statement; `count` is that of stmt_estimate. NULL: stopped by Ctrl-C. */
@@ -36,7 +37,12 @@ static void print_estimate(shell *sh, const exec_estimate *x) {
     buf_append_count(&line, (uint64_t)round(x->computed_tokens));
     const settings *now = db_settings(sh->db);
     bool kept = now->cache && now->answer_cache;
-    buf_append_c(&line, kept ? " tokens; Ctrl-C keeps the answers" : " tokens");
+    buf_append_c(&line, " tokens");
+    if (x->money > 0) {
+        buf_append_c(&line, ", ");
+        buf_append_money(&line, x->money, x->currency);
+    }
+    buf_append_c(&line, kept ? "; Ctrl-C keeps the answers" : "");
     shell_note(sh, "%s", line.p);
     buf_free(&line);
 }
@@ -55,8 +61,9 @@ bool estimate_confirm(shell *sh, stmt *s) {
     if (!sh->term.interactive || sh->where != NULL)
         return true;
     const exec_estimate *x = estimate(sh, s, false);
+    double most = db_settings(sh->db)->confirm_cost;
     bool go = x != NULL;
-    if (go && x->cost_ms >= LONG_MS) {
+    if (go && (x->cost_ms >= LONG_MS || (most > 0 && x->money >= most))) {
         print_estimate(sh, x);
         if (db_settings(sh->db)->confirm)
             go = ask("run it?");

@@ -5,16 +5,6 @@
 
 #include "shell_int.h"
 
-/* Appends what a statement's requests to servers cost, if they have a price. */
-static void append_money(const exec_summary *s, const char *before, buf *out) {
-    bool dollars = strcmp(s->currency, "USD") == 0;
-    if (s->llm.money <= 0)
-        return;
-    buf_printf(out, "%s%s%.4f", before, dollars ? "$" : "", s->llm.money);
-    if (!dollars)
-        buf_printf(out, " %s", s->currency);
-}
-
 void shell_summary_line(const exec_summary *s, buf *out) {
     const llm_figures *m = &s->llm;
     buf_append_count(out, m->inputs);
@@ -35,7 +25,10 @@ void shell_summary_line(const exec_summary *s, buf *out) {
         buf_append_c(out, " tokens " WORDS_COMPUTED);
         buf_append_c(out, m->unreported > 0 ? " (expected)" : m->served > 0 ? " (reported)" : "");
     }
-    append_money(s, ", ", out);
+    if (m->money > 0) { /* of a server's model that has prices */
+        buf_append_c(out, ", ");
+        buf_append_money(out, m->money, s->currency);
+    }
     if (m->answers_stored) {
         buf_append_c(out, ", ");
         buf_append_count(out, m->answers_stored);
@@ -90,7 +83,7 @@ void shell_figures(const exec_summary *s, buf *out) {
         buf_printf(out, "%20s  %.3f s\n", "held back by limits", m->held_ms / 1e3);
     if (m->money > 0) {
         buf_printf(out, "%20s  ", "cost");
-        append_money(s, "", out);
+        buf_append_money(out, m->money, s->currency);
         buf_append_char(out, '\n');
     }
     str answers = str_from(s->answers);

@@ -349,6 +349,13 @@ void buf_append_count(buf *b, uint64_t n) {
     }
 }
 
+void buf_append_money(buf *b, double money, const char *currency) {
+    bool dollars = strcmp(currency, "USD") == 0;
+    buf_printf(b, "%s%.4f", dollars ? "$" : "", money);
+    if (!dollars)
+        buf_printf(b, " %s", currency);
+}
+
 void buf_append_bytes(buf *b, uint64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     double n = (double)bytes;

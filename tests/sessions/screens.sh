@@ -634,7 +634,13 @@ see '^about .* distinct inputs, .* tokens$'
 see '^run it. .y/N.'
 enter 'n'
 see '^not run'
-enter "RESET confirm; RESET cost_rates; RESET cache;"
+enter "RESET cost_rates; CREATE MODEL dear FROM 'http://127.0.0.1:9' WITH (model 'x', price_in 1000);"
+enter "SELECT count(*) FROM texts WHERE LLM('is it?', t, model => dear) RETURNS BOOLEAN;"
+see '^about .* tokens, [$][0-9]'
+see '^run it. .y/N.'
+enter 'n'
+see '^not run'
+enter "DROP MODEL dear; RESET confirm; RESET cache;"
 
 check 'SIGTERM with the view of a running statement'
 enter "SELECT count(*) FROM texts WHERE LLM('was it?', t) RETURNS BOOLEAN;"
