@@ -9,7 +9,10 @@
  *   --as vllm|sglang|llamacpp|ollama|openai|generic   what it says that it is, and does (vllm)
  *   --model NAME        the model that it serves (m)
  *   --key KEY           refuses requests without this key
- *   --blocks N          blocks of 64 bytes in its prefix cache (100000)
+ *   --engines N         so many engines, each with a prefix cache of its own, take the requests in
+ *                       turn, as behind a load balancer (1)
+ *   --rate N            tokens that an engine computes in a second, in passes of 4 ms more (0: no time)
+ *   --share at-once|after-first   whether a pass shares the prefixes of its own prompts (at-once)
  *   --delay MS          before each answer
  *   --requests N, --seconds S   ends after so many requests (1000000), so many seconds (60)
  *   --die-after N       ends at the N-th answer, without it
@@ -37,7 +40,15 @@
 #include "storage/base.h"
 #include "storage/containers.h"
 
-enum { BLOCK = 64, CONNECTIONS = 1024, FAULTS = 16, LITERALS = 64 };
+enum {
+    BLOCK = 64,
+    CONNECTIONS = 1024,
+    FAULTS = 16,
+    LITERALS = 64,
+    ENGINES = 64,
+    PASS_TOKENS = 8192
+};
+static const double PASS_S = 0.004;
 
 typedef struct fault {
     const char *kind, *match;
@@ -53,6 +64,22 @@ typedef struct connection {
     bool hangs, drips, closes;
 } connection;
 
+/* BLOCK bytes of a prompt and all before them. */
+typedef struct block {
+    uint64_t hash;
+    long pass; /* in which it was computed */
+} block;
+
+/* An engine with a cache without bounds. Requests join the pass that begins next. */
+typedef struct engine {
+    hash_index by_hash;
+    block *blocks;
+    size_t nblocks, blocks_cap;
+    long pass;             /* the one that begins next, or began last */
+    double begin_s, end_s; /* of that pass */
+    long tokens;           /* that it computes */
+} engine;
+
 typedef struct literal {
     int32_t id;
     char *text;
@@ -60,20 +87,19 @@ typedef struct literal {
 
 static struct {
     const char *as, *model, *key;
-    long blocks, delay_ms, most_requests, die_after;
-    double seconds;
-    bool ignores_guide;
+    long engines, delay_ms, most_requests, die_after;
+    double seconds, rate;
+    bool ignores_guide, shares_late;
     fault faults[FAULTS];
     int nfaults;
     long requests, answers, refused, prompt_tokens, cached_tokens, output_tokens, probes;
-    uint64_t *cache; /* hashes of blocks, the latest last */
-    size_t ncache, cache_cap;
+    engine engine[ENGINES];
     literal *known; /* texts that were tokenized, by their first token */
     size_t nknown, known_cap;
     bool quit;
 } fake = {.as = "vllm",
           .model = "m",
-          .blocks = 100000,
+          .engines = 1,
           .most_requests = 1000000,
           .seconds = 60,
           .die_after = -1};
@@ -273,31 +299,52 @@ static const char *text_of(const cJSON *q, const char *role, arena *mem) {
     return "";
 }
 
-/* ---- the cache ------------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
-/* Adds a prompt to the cache; returns how many of its bytes were there. */
-static long cache_prompt(const char *system, const char *user) {
+/* Begins a new pass if the last one has begun or is full. */
+static void join_pass(engine *e) {
+    double now = clock_seconds();
+    if (now < e->begin_s && e->tokens < PASS_TOKENS)
+        return;
+    e->begin_s = BASE_MAX(now, e->end_s);
+    e->end_s = e->begin_s + (fake.rate > 0 ? PASS_S : 0);
+    e->tokens = 0;
+    e->pass++;
+}
+
+/* Whether the block is in the engine's cache for a prompt of the next pass; adds it. */
+static bool use_block(engine *e, uint64_t h) {
+    hash_slot *s = hash_index_first(&e->by_hash, h);
+    while (s && e->blocks[s->item].hash != h)
+        s = hash_index_next(&e->by_hash, s);
+    if (s)
+        return !fake.shares_late || e->blocks[s->item].pass < e->pass;
+    hash_index_add(&e->by_hash, h, (uint32_t)e->nblocks);
+    ARRAY_PUSH(e->blocks, e->nblocks, e->blocks_cap, ((block){h, e->pass}));
+    return false;
+}
+
+/* Has an engine compute a prompt of so many tokens; sets when it has, returns how many of the tokens
+ * were in its cache. */
+static long compute_prompt(const char *system, const char *user, long tokens, double *done_s) {
+    engine *e = &fake.engine[fake.answers % fake.engines];
     buf text = {0};
     uint64_t h = 0;
     size_t hit = 0;
     bool found = true;
+    join_pass(e);
     buf_printf(&text, "%s\n%s", system, user);
     for (size_t i = 0; i + BLOCK < text.n; i += BLOCK) {
-        size_t k = fake.ncache;
         h = hash_mix(h, hash64(text.p + i, BLOCK, 5));
-        while (k > 0 && fake.cache[k - 1] != h)
-            k--;
-        found = found && k > 0;
+        found = use_block(e, h) && found;
         hit += found ? BLOCK : 0;
-        if (k > 0)
-            memmove(fake.cache + k - 1, fake.cache + k, sizeof h * (fake.ncache-- - k));
-        if ((long)fake.ncache >= fake.blocks && fake.ncache > 0)
-            memmove(fake.cache, fake.cache + 1, sizeof h * --fake.ncache);
-        if (fake.blocks > 0)
-            ARRAY_PUSH(fake.cache, fake.ncache, fake.cache_cap, h);
     }
     buf_free(&text);
-    return (long)hit / 4;
+    long cached = (long)hit / 4;
+    e->tokens += tokens - cached;
+    e->end_s += fake.rate > 0 ? (double)(tokens - cached) / fake.rate : 0;
+    *done_s = e->end_s;
+    return cached;
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -352,11 +399,13 @@ static void add_logprobs(cJSON *choice, const cJSON *q, const guide *g, const an
     }
 }
 
-static void add_usage(cJSON *root, const char *system, const char *user, const answer *a,
-                      const fault *f) {
+static void add_usage(connection *c, cJSON *root, const char *system, const char *user,
+                      const answer *a, const fault *f) {
     const char *kind = f ? f->kind : "";
+    double done_s;
     long prompt = (long)(strlen(system) + strlen(user)) / 4 + 8,
-         cached = cache_prompt(system, user);
+         cached = compute_prompt(system, user, prompt, &done_s);
+    c->send_at_s = BASE_MAX(c->send_at_s, fake.rate > 0 ? done_s : 0);
     fake.prompt_tokens += prompt;
     fake.cached_tokens += cached;
     fake.output_tokens += a->tokens;
@@ -409,7 +458,7 @@ static void complete(connection *c, const cJSON *q, const fault *f) {
         cJSON_Delete(choice);
     else
         cJSON_AddItemToArray(choices, choice);
-    add_usage(root, system, user, &a, f);
+    add_usage(c, root, system, user, &a, f);
     reply_json(c, 200, root);
     fake.answers++;
     buf_free(&text);
@@ -696,8 +745,12 @@ static void parse(int argc, char **argv, const char **file) {
             fake.model = given;
         else if (strcmp(name, "--key") == 0)
             fake.key = given;
-        else if (strcmp(name, "--blocks") == 0)
-            fake.blocks = strtol(given, NULL, 10);
+        else if (strcmp(name, "--engines") == 0)
+            fake.engines = BASE_MIN(BASE_MAX(strtol(given, NULL, 10), 1), (long)ENGINES);
+        else if (strcmp(name, "--rate") == 0)
+            fake.rate = strtod(given, NULL);
+        else if (strcmp(name, "--share") == 0)
+            fake.shares_late = strcmp(given, "after-first") == 0;
         else if (strcmp(name, "--delay") == 0)
             fake.delay_ms = strtol(given, NULL, 10);
         else if (strcmp(name, "--requests") == 0)
