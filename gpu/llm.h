@@ -395,8 +395,10 @@ typedef struct llm_memory {
     int live_sequences;
 } llm_memory;
 
-/* Creates a session. ERR_LIMIT: kv_memory_bytes is too small for this model. ERR_UNSUPPORTED: the
- * model makes embeddings only. */
+/* Creates a session. In that of an embedding model (info.generates is false) the answer of a request
+ * is the vector of its spans' text: event.text has its bytes, info.embedding f32 numbers; a text that
+ * lost its end is `shortened`. ERR_LIMIT: kv_memory_bytes is too small for this model.
+ * ERR_UNSUPPORTED: an embedding model cannot be warmed. */
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e);
 void llm_session_free(llm_session *session); /* NULL is fine; drops unanswered requests */

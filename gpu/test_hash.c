@@ -40,7 +40,7 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->default_format = LLM_FORMAT_COMPLETION;
     info->vocab = TEST_VOCAB;
     info->context = TEST_CONTEXT;
-    info->generates = true;
+    info->generates = strstr(engine->info.path, ":embed") == NULL;
     info->embedding = TEST_EMBEDDING;
     info->pooling = "hash";
     /* the next four are only displayed */

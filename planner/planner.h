@@ -464,6 +464,11 @@ const char *order_origin_name(order_origin o);
 
 /* Whether the tree n asks an LLM; n may be NULL. */
 bool plan_has_llm(const plan_node *n);
+/* Whether n is a pipeline over constants: it reads no table and no file, and may run before they are
+ * read. */
+bool plan_asks_constants(const plan_node *n);
+/* Whether the tree n asks an LLM about rows: it has a pipeline that is not over constants. */
+bool plan_asks_rows(const plan_node *n);
 /* Whether x, evaluated over the rows of `in`, reads an answer or a value computed from an
  * answer. */
 bool plan_reads_answers(const expr *x, const plan_node *in);

@@ -318,6 +318,9 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) 
         if (parse_real(a->text, &out->r))
             return 0;
         break;
+    case RETURNS_VECTOR:
+        *out = (value){.type = TYPE_VECTOR, .s = a->text};
+        return 0;
     }
     return err_set(e, ERR_MODEL, "LLM#%d: '%.*s' is not an answer of type %s", call->number,
                    (int)BASE_MIN(a->text.n, 60u), a->text.p, llm_returns_name(call->returns));

@@ -87,8 +87,9 @@ static bool look_up(op *o, const site_run *site, uint32_t input, llm_span **span
         return true;
     answer_identify(site->prompt, ctx->settings, spans, nspans, id);
     *own = dedup ? answer_memo_find_prompt(memo, site->prompt, id) : NULL;
-    return *own || (c && answer_load(c, id, site->prompt,
-                                     ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
+    bool shortened = ctx->settings->llm_overflow != OVERFLOW_ERROR ||
+                     site->plan->call->returns == RETURNS_VECTOR;
+    return *own || (c && answer_load(c, id, site->prompt, shortened, mem, stored));
 }
 
 /* Uses the known answer, if there is one. Otherwise, if dedup is on, adds a pending answer to the
@@ -222,7 +223,8 @@ int llm_ask_take_event(op *o, const llm_event *event, err *e) {
     learn(site, event, decided.choice);
     watch_prompt(&s->progress, event, site->in, input,
                  order_of_input(site->order, site->in, input));
-    utf8_copy(s->progress.last_answer, sizeof s->progress.last_answer, decided.text);
+    if (site->plan->call->returns != RETURNS_VECTOR)
+        utf8_copy(s->progress.last_answer, sizeof s->progress.last_answer, decided.text);
     store_answer(o, site, input, &a, (uint64_t)event->computed_tokens);
     return 0;
 }

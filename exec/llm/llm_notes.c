@@ -72,9 +72,10 @@ static void note_kinds(op *o, const site_run *site, arena *mem) {
         const char *limit = m->remote
                                 ? "the server's context"
                                 : arena_printf(mem, "the model's context of %d tokens", m->context);
-        exec_notice(o->ctx,
-                    "%.*s: %u of %u prompts left fields out to fit %s, the first for row %lld",
-                    (int)call->label.n, call->label.p, cut.count, cut.of, limit, cut.row);
+        bool vectors = call->returns == RETURNS_VECTOR;
+        exec_notice(o->ctx, "%.*s: %u of %u %s to fit %s, the first for row %lld",
+                    (int)call->label.n, call->label.p, cut.count, cut.of,
+                    vectors ? "texts lost their ends" : "prompts left fields out", limit, cut.row);
     }
     if (failed.count > 0)
         exec_notice(o->ctx, "%.*s: %u of %u calls failed and are %s, the first in row %lld: %.*s",

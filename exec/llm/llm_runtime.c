@@ -10,6 +10,26 @@
 
 #include "llm_int.h"
 
+/* Releases an engine that is of the wrong kind for a call, and sets the error. */
+static void refuse_engine(db *d, const llm_call *call, llm_engine **engine, err *e) {
+    const llm_model_info *m = llm_engine_info(*engine);
+    const char *name = m->remote ? m->name : m->path;
+    if (m->generates) {
+        err_set_at(e, ERR_UNSUPPORTED, call->pos, call->len,
+                   "the model '%s' (%s) generates text and makes no embeddings", name,
+                   m->architecture);
+        err_hint(e, "SET embed_model = '' for the default one, or name an embedding model");
+    } else {
+        err_set_at(e, ERR_UNSUPPORTED, call->pos, call->len,
+                   "the model '%s' (%s) makes embeddings: it turns a text into a vector and cannot "
+                   "answer a prompt",
+                   name, m->architecture);
+        err_hint(e, "SET model = '' for the default model, or name one that generates text");
+    }
+    engine_release(d, *engine);
+    *engine = NULL;
+}
+
 llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     llm_runtime *r = mem_zalloc(sizeof *r);
     int n = ctx->stmt->ncalls;
@@ -34,8 +54,11 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
                          &(exec_progress){.llm_running = true, .phase = "opening the model"});
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
         const llm_call *call = ctx->stmt->calls[i];
-        engine_acquire(ctx->db, ctx->settings, c, call->model, ctx->cancel,
-                       &r->engines[call->number - 1], &r->open_error);
+        llm_engine **engine = &r->engines[call->number - 1];
+        engine_acquire(ctx->db, ctx->settings, c, call->model, call->returns == RETURNS_VECTOR,
+                       ctx->cancel, engine, &r->open_error);
+        if (*engine && llm_engine_info(*engine)->generates == (call->returns == RETURNS_VECTOR))
+            refuse_engine(ctx->db, call, engine, &r->open_error);
     }
     return r;
 }

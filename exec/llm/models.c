@@ -20,6 +20,7 @@
 #include "llm_int.h"
 
 static const char DEFAULT_MODEL[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
+static const char DEFAULT_EMBEDDER[] = "all-MiniLM-L6-v2.F16.gguf";
 
 typedef struct model_slot {
     char *key; /* path and options as text */
@@ -40,11 +41,11 @@ struct models {
 enum { MODELS_IDLE = 1 };
 
 /* Finds the path of a model, or its URLs, with the options of CREATE MODEL. */
-static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, buf *options,
-                   err *e) {
+static int resolve(db *d, const settings *s, const catalog *c, str name, bool embeds, buf *path,
+                   buf *options, err *e) {
     if (name.n == 0)
-        name = str_from(s->model);
-    if (name.n == 0)
+        name = str_from(embeds ? s->embed_model : s->model);
+    if (name.n == 0 && !embeds)
         name = str_from(d->model_override);
     const model_def *def = c && name.n ? catalog_model(c, name) : NULL;
     if (def) {
@@ -54,18 +55,23 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     }
     if (name.n == 0) {
         bool place = xdg_path("XDG_DATA_HOME", ".local/share", path);
-        buf_printf(path, "/models/%s", DEFAULT_MODEL);
+        buf_printf(path, "/models/%s", embeds ? DEFAULT_EMBEDDER : DEFAULT_MODEL);
         if (place && access(path->p, R_OK) == 0)
             return 0;
+        const char *kind = embeds ? "embedding model" : "model";
         if (place)
-            err_set(e, ERR_MODEL, "no model is set, and the default one cannot be read: '%s': %s",
-                    path->p, strerror(errno));
+            err_set(e, ERR_MODEL, "no %s is set, and the default one cannot be read: '%s': %s",
+                    kind, path->p, strerror(errno));
         else
             err_set(e, ERR_MODEL,
-                    "no model is set, and there is no home directory to look for the default one");
-        err_hint(e,
-                 "run sh tutorials/quickstart.sh to fetch it, or name a .gguf file with --model or "
-                 "KVASIR_MODEL");
+                    "no %s is set, and there is no home directory to look for the default one",
+                    kind);
+        if (embeds)
+            err_hint(e, "run sh tutorials/quickstart.sh --embedder to fetch it, or name a .gguf "
+                        "file with SET embed_model");
+        else
+            err_hint(e, "run sh tutorials/quickstart.sh to fetch it, or name a .gguf file with "
+                        "--model or KVASIR_MODEL");
         return ERR_MODEL;
     }
     buf_append_str(path, name);
@@ -97,7 +103,7 @@ int models_check_source(const model_def *def, err *e) {
 
 int model_default_path(db *d, const settings *s, const catalog *c, buf *path, err *e) {
     buf options = {0};
-    int status = resolve(d, s, c, (str){"", 0}, path, &options, e);
+    int status = resolve(d, s, c, (str){"", 0}, false, path, &options, e);
     buf_free(&options);
     return status;
 }
@@ -180,12 +186,12 @@ static model_slot *slot_find(struct models *m, const char *key, bool *outdated) 
     return NULL;
 }
 
-int engine_acquire(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
-                   llm_engine **out, err *e) {
+int engine_acquire(db *d, const settings *s, const catalog *c, str name, bool embeds,
+                   const atomic_bool *cancel, llm_engine **out, err *e) {
     buf path = {0}, key = {0}, remote = {0};
     model_slot *slot = NULL;
     bool outdated = false;
-    int status = resolve(d, s, c, name, &path, &remote, e);
+    int status = resolve(d, s, c, name, embeds, &path, &remote, e);
     str options = remote.n > 0 ? buf_str(&remote) : STR("");
     if (status == 0 && llm_is_remote(buf_str(&path)))
         status = endpoints_allowed(d, buf_str(&path), options, e);

@@ -8,12 +8,12 @@
 #include "exec/exec.h"
 
 /* Takes a hold of the engine of the model `name`, and opens it if it is not open with these
- * settings. An empty name means the model of SET model or, if that is not set, the default model.
- * The db owns the engine and keeps it open until each hold is ended by engine_release. ERR_MODEL:
+ * settings. An empty name means the model of SET model or, if that is not set, the default model;
+ * `embeds`: of SET embed_model, or the default embedding model. The db owns the engine and keeps it open until each hold is ended by engine_release. ERR_MODEL:
  * there is no such model; the hint says how to get one. `c`: the catalog, for names that CREATE
  * MODEL defined; may be NULL. */
-int engine_acquire(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
-                   llm_engine **out, err *e);
+int engine_acquire(db *d, const settings *s, const catalog *c, str name, bool embeds,
+                   const atomic_bool *cancel, llm_engine **out, err *e);
 /* Ends a hold: the db may close the engine. NULL is fine. */
 void engine_release(db *d, llm_engine *engine);
 /* Returns the number of open engines, held or not (for tests). */

@@ -125,7 +125,7 @@ int call_guide(const exec_ctx *ctx, const llm_call *call, llm_engine *engine, ll
     llm_guide **made = &ctx->llm->guides[call->number - 1];
     llm_guide_kind kind = LLM_GUIDE_CHOICE;
     *out = NULL;
-    if (call->returns == RETURNS_TEXT)
+    if (call->returns == RETURNS_TEXT || call->returns == RETURNS_VECTOR)
         return 0;
     if (call->nliterals == 0)
         kind = call->returns == RETURNS_REAL ? LLM_GUIDE_REAL : LLM_GUIDE_INTEGER;
@@ -182,6 +182,8 @@ static void build_part(prompt *p, prompt_part *part) {
     const llm_call *call = part->call;
     bool goes_on = part > p->parts, data_first = p->data_first && !goes_on;
     part->nbefore = part->nafter = 0;
+    if (call->returns == RETURNS_VECTOR) /* the prompt is the text */
+        return;
     if (!call->same_struct) {
         add_before(part, template_span(p, goes_on ? p->frame->turn : p->frame->before));
         if (!data_first)
@@ -244,6 +246,8 @@ static llm_span *value_span(const prompt *p, int field, str text, arena *mem) {
             return span_printf(p->engine, LLM_SPAN_INSTRUCTION, lead, text, lines ? "\n" : "", true,
                                mem);
     }
+    if (p->call->returns == RETURNS_VECTOR)
+        return llm_span_new_in(p->engine, LLM_SPAN_VALUE, text, mem);
     return span_printf(p->engine, LLM_SPAN_VALUE, " ", text, "\n", true, mem);
 }
 
@@ -346,7 +350,7 @@ void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
     }
     if (b.n)
         add_before(&p->parts[0], llm_span_new(p->engine, LLM_SPAN_EXAMPLE, buf_str(&b)));
-    if (call->nfields > 0 && (begun || b.n))
+    if (call->nfields > 0 && (begun || b.n) && call->returns != RETURNS_VECTOR)
         add_before(&p->parts[0], instruction_span(p, "", STR("")));
     buf_free(&b);
     p->head_tokens = spans_tokens(p->parts[0].before, p->parts[0].nbefore);
@@ -390,7 +394,8 @@ int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const ui
             int f = i == 0 ? order[k] : k;
             if (f < part->first || f >= part->end || input_lacks(in, f, input))
                 continue;
-            out[n++] = p->names[f];
+            if (p->call->returns != RETURNS_VECTOR)
+                out[n++] = p->names[f];
             out[n++] = p->values[f][in->value[f][input]];
         }
         n += copy_spans(part->after, part->nafter, out + n);

@@ -178,7 +178,7 @@ static int open_model(db *d, const atomic_bool *cancel, llm_engine **out, err *e
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);
     if (status)
         return status;
-    status = engine_acquire(d, &d->settings, txn_catalog(t), STR(""), cancel, out, e);
+    status = engine_acquire(d, &d->settings, txn_catalog(t), STR(""), false, cancel, out, e);
     if (t != d->txn)
         txn_abort(t);
     return status;

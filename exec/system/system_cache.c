@@ -173,8 +173,8 @@ int prefixes_rows(maker *m, err *e) {
         all[i].item = items[i];
     size_t count = find_ends(all, n, ends);
     if (count)
-        engine_acquire(ctx->db, ctx->settings, txn_catalog(ctx->txn), STR(""), ctx->cancel, &engine,
-                       &ignored);
+        engine_acquire(ctx->db, ctx->settings, txn_catalog(ctx->txn), STR(""), false, ctx->cancel,
+                       &engine, &ignored);
     for (size_t i = 0; i < count && i < PREFIXES_SHOWN; i++) {
         const stored_block *b = ends[i];
         str text = prefix_text(mem, engine, c, all, n, b);

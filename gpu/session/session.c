@@ -48,22 +48,13 @@ int session_pass_tokens(const llm_engine *engine) {
     return (int)(rate > 0 ? BASE_MIN(BASE_MAX(rate * pass_seconds, least), most) : most);
 }
 
-static int refuse_embedding_model(const llm_engine *engine, err *e) {
-    err_set(e, ERR_UNSUPPORTED,
-            "the model '%s' (%s) makes embeddings: it turns a text into a vector and cannot answer "
-            "a prompt",
-            engine->info.path, engine->info.architecture);
-    err_hint(e, "SET model = '' for the default model, or name one that generates text");
-    return ERR_UNSUPPORTED;
-}
-
 static const session_driver local_driver;
 
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e) {
     *out = NULL;
     if (!engine->info.generates)
-        return refuse_embedding_model(engine, e);
+        return embed_session_new(engine, options, out, e);
     if (engine->backend->session_new != NULL && !options->count_only)
         return engine->backend->session_new(engine, options, out, e);
     llm_session *s = mem_zalloc(sizeof *s);

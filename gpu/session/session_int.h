@@ -119,8 +119,8 @@ typedef struct request_list {
     int count;
 } request_list;
 
-/* The functions of a session, by where its model runs: in this process (session.c), or on servers
- * (remote/remote_session.c). They do what the functions of llm.h with these names do. */
+/* The functions of a session, by where its model runs: in this process (session.c, an embedding
+ * model: embed_session.c), or on servers (remote/remote_session.c). They do what the functions of llm.h with these names do. */
 typedef struct session_driver {
     void (*free)(llm_session *s);
     int (*submit)(llm_session *s, const llm_request *q, err *e);
@@ -186,6 +186,9 @@ struct llm_session {
 bool session_store_pays(const llm_session *s);
 /* Returns the default of llm_session_options.pass_tokens. */
 int session_pass_tokens(const llm_engine *engine);
+/* llm_session_new for an embedding model. */
+int embed_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
+                      err *e);
 /* Fills *id with the identity of the node's i-th own block, from start/32 on. Requires
  * node->keys. */
 void session_kv_id(const llm_session *s, const prefix_node *node, int i, llm_kv_id *id);

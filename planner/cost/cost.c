@@ -113,7 +113,7 @@ static double expected_output(const estimator *s, const llm_call *call) {
     if (learned >= 0)
         return learned;
     if (call->returns != RETURNS_TEXT)
-        return 1;
+        return call->returns == RETURNS_VECTOR ? 0 : 1;
     return 0.7 * (double)llm_call_max_tokens(s->env->settings, call);
 }
 
@@ -257,7 +257,9 @@ order_origin estimate_llm_site(estimator *s, const llm_site *site, const rel *in
         computed += tree_tokens(call, f, joint, order, distinct);
     if (call->after)
         chained_tokens(s, call, f, distinct, &prompt, &computed);
-    if (!s->env->settings->kv_cache)
+    if (call->returns == RETURNS_VECTOR)
+        prompt = distinct * body;
+    if (!s->env->settings->kv_cache || call->returns == RETURNS_VECTOR)
         computed = prompt;
     double output = expected_output(s, call) * distinct;
     /* The prefill already computes the first token of an answer. */

@@ -311,7 +311,8 @@ static void describe_setop(facts f, const plan_node *n) {
 static void describe_type(facts f, const llm_call *call) {
     int n = call->nliterals;
     bool all = n <= LITERALS_SHOWN + 2;
-    fact_name(f, " RETURNS ", "returns", llm_returns_name(call->returns));
+    fact_name(f, call->returns == RETURNS_VECTOR ? NULL : " RETURNS ", "returns",
+              llm_returns_name(call->returns));
     if (call->returns == RETURNS_ENUM && f.text) {
         buf_append_char(f.text, '(');
         for (int i = 0; i < n && (all || i < LITERALS_SHOWN); i++) {
@@ -377,7 +378,10 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
         fact_str(f, " ", "field", call->field);
     if (call->written_as.n)
         fact_str(f, " ", "written_as", call->written_as);
-    describe_instruction(f, call->instruction);
+    if (call->returns == RETURNS_VECTOR)
+        fact_words(f, "(");
+    else
+        describe_instruction(f, call->instruction);
     describe_fields(f, u, as_written);
     fact_exprs(f, NULL, "arguments", u->args, call->nfields);
     describe_reads(f, u);

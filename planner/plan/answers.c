@@ -5,6 +5,28 @@
  */
 #include "plan_int.h"
 
+static bool is_constant(const plan_node *n) {
+    switch (n->kind) {
+    case PLAN_VALUES:
+        return true;
+    case PLAN_PROJECT:
+    case PLAN_FILTER:
+    case PLAN_LLM_PIPELINE:
+        return is_constant(n->left);
+    default:
+        return false;
+    }
+}
+
+bool plan_asks_constants(const plan_node *n) {
+    return n->kind == PLAN_LLM_PIPELINE && is_constant(n);
+}
+
+bool plan_asks_rows(const plan_node *n) {
+    return n && !plan_asks_constants(n) &&
+           (n->kind == PLAN_LLM_PIPELINE || plan_asks_rows(n->left) || plan_asks_rows(n->right));
+}
+
 bool plan_has_llm(const plan_node *n) {
     return n && (n->kind == PLAN_LLM_PIPELINE || plan_has_llm(n->left) || plan_has_llm(n->right));
 }

@@ -461,7 +461,7 @@ static void find_nearest(builder *b, plan_node *sort) {
     expr *key = by->value;
     for (; (*at)->kind == PLAN_PROJECT && key->kind == EXPR_COLUMN; at = &(*at)->left)
         key = (*at)->project.exprs[key->column.slot];
-    if (!is_near_key(key) || plan_has_llm(*at))
+    if (!is_near_key(key) || plan_asks_rows(*at))
         return;
     plan_node *n = ARENA_NEW(b->mem, plan_node), *in = *at;
     double k = (double)sort->sort.limit, rows = in->estimate.rows;

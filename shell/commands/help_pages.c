@@ -220,7 +220,10 @@ static const help_page pages[] = {
      "The rows nearest to a vector: v <-> w is the Euclidean distance, <=> the\n"
      "cosine distance, <#> the negative inner product.\n"
      "    WITH docs(id, v) AS (VALUES (1, '[1, 0]'::VECTOR), (2, '[3, 4]'))\n"
-     "    SELECT id FROM docs ORDER BY v <=> '[1, 1]' LIMIT 1;\n",
+     "    SELECT id FROM docs ORDER BY v <=> '[1, 1]' LIMIT 1;\n"
+     "\n"
+     "EMBED(text) makes the vector of a text: CREATE TABLE v AS SELECT id,\n"
+     "EMBED(body) AS v FROM docs, then ORDER BY v <=> EMBED('a question').\n",
      NULL, NULL},
     {"table", "create insert update delete drop alter returning index begin commit rollback",
      "making and changing tables",

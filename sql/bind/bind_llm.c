@@ -134,7 +134,7 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
     if (expr_is_null(x))
         x = to_type(b, x, TYPE_TEXT, "a field");
     if (x->type == TYPE_BLOB || x->type == TYPE_VECTOR)
-        return fail_node(b, n, "a %s cannot be a field of LLM()", type_name(x->type));
+        return fail_node(b, n, "a %s cannot be a field of LLM() or EMBED()", type_name(x->type));
     if (alias.name.n) {
         add_field(b, f, x, alias.name, (str){NULL, 0}, n);
         return 0;
@@ -785,6 +785,16 @@ static int complete_call(binder *b, const node *n, llm_call *call, fields *f, co
     return status;
 }
 
+/* Returns the option that has no effect on the vector of a text, or NULL. */
+static const llm_option *vector_option(const node *n, const llm_call *call) {
+    for (int i = 0; i < n->options.n && call->returns == RETURNS_VECTOR; i++) {
+        const llm_option *o = n->options.items[i];
+        if (!str_equal_nocase(o->name.name, STR("model")))
+            return o;
+    }
+    return NULL;
+}
+
 /* Returns the option that is valid only for a TEXT answer, or NULL. An answer of another type ends
  * by itself and is always the likeliest one, so `stop` and a temperature above 0 would have no
  * effect. max_tokens and temperature => 0 are accepted, as is any option that another field of the
@@ -805,8 +815,10 @@ static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
     fail_ident(b, o->name, "%.*s has no effect on an answer of type %s%s", (int)o->name.name.n,
                o->name.name.p, llm_returns_name(call->returns),
                call->by_use ? " (inferred from its use)" : "");
-    err_hint(b->e, "drop the option, or write LLM(…) RETURNS TEXT: an answer of another type is "
-                   "always the most likely one");
+    if (call->returns != RETURNS_VECTOR)
+        err_hint(b->e,
+                 "drop the option, or write LLM(…) RETURNS TEXT: an answer of another type is "
+                 "always the most likely one");
     return ERR_BIND;
 }
 
@@ -911,6 +923,8 @@ static expr *bind_answer(binder *b, const node *n, const answer_read *r, value_t
     const llm_option *o = text_option(n, call);
     info->text_option = info->text_option || o;
     if (o && info->call->returns != RETURNS_TEXT && refuse_option(b, o, info->call))
+        return NULL;
+    if ((o = vector_option(n, info->call)) != NULL && refuse_option(b, o, info->call))
         return NULL;
     prob_read read;
     if (r->what != READ_ANSWER && note_read(b, info, n, r, info->number > before, &read))

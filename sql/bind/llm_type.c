@@ -171,13 +171,20 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     str name = t->name.name;
     if (str_equal_nocase(name, STR("ENUM")))
         return returns_enum(b, t, call);
-    if (!type_parse(name, &type) || type == TYPE_BLOB || type == TYPE_VECTOR || is_date(name)) {
+    bool known = type_parse(name, &type) && type != TYPE_BLOB && !is_date(name);
+    if (known && type == TYPE_VECTOR && str_equal_nocase(call->written_as, STR("EMBED"))) {
+        call->returns = RETURNS_VECTOR;
+        return 0;
+    }
+    if (!known || type == TYPE_VECTOR) {
         static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
         fail(b, ERR_BIND, t->pos, t->len, "an LLM call cannot return \"%.*s\"",
              (int)BASE_MIN(name.n, (size_t)80), name.p);
         if (str_equal_nocase(name, STR("JSON")) && call->field.n == 0)
             err_hint(b->e, "for several columns, write RETURNS STRUCT(name TYPE, …)");
+        else if (str_equal_nocase(name, STR("VECTOR")))
+            err_hint(b->e, "EMBED(text) returns the vector of a text");
         else if (meant)
             err_hint(b->e, "did you mean %s?", meant);
         else

@@ -212,6 +212,16 @@ static bool has_right_arguments(const rewrite *r) {
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
+/* EMBED('text') is (SELECT EMBED('text')): computed once, not for each row of FROM. */
+static node *computed_once(parser *p, node *call, token name) {
+    list *items = list_new(p->mem);
+    list_add(p->mem, items, select_item_new(p, call, NULL));
+    query *q = query_select(p, name, false, items, NULL, NULL, NULL, NULL);
+    q->pos = call->pos;
+    q->len = call->len;
+    return node_subquery(p, q);
+}
+
 node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_error, token end) {
     const llm_name_info *info = llm_name_find(name.text);
     rewrite r = {.p = p, .info = info, .name = name};
@@ -249,6 +259,9 @@ node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_err
     add_options(&r);
     call = node_llm(p, name, &r.out, on_error, type, end);
     call->name = (ident){str_from(info->name), name.pos, name.len};
+    bool vector = str_equal(r.form->returns.name.name, STR("VECTOR"));
+    if (vector && !p->failed && is_text(given_arg(&r, 0)->value))
+        return computed_once(p, call, name);
     if (!mean)
         return call;
     list only = {0};

@@ -17,6 +17,8 @@ value_type llm_call_type(const llm_call *call) {
         return TYPE_INTEGER;
     case RETURNS_REAL:
         return TYPE_REAL;
+    case RETURNS_VECTOR:
+        return TYPE_VECTOR;
     }
     return TYPE_TEXT;
 }
@@ -33,6 +35,8 @@ const char *llm_returns_name(llm_returns r) {
         return "INTEGER";
     case RETURNS_REAL:
         return "REAL";
+    case RETURNS_VECTOR:
+        return "VECTOR";
     }
     return NULL;
 }

@@ -67,8 +67,13 @@ static const function_info infos[] = {
     {name, 1, -1, false, FUNCTION_MODEL, signature, "short for " stands_for},
     SQL_LLM_NAMES(LLM_NAME_FUNCTION)
 #undef LLM_NAME_FUNCTION
-        {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
-         "in FROM: one column with the whole numbers from first to last"},
+#define EMBED_FUNCTION(name, signature, stands_for, instead)                                       \
+    {name, 1, -1, false, FUNCTION_MODEL, signature, "vector of a text, by an embedding model"},
+        SQL_LLM_EMBED(EMBED_FUNCTION)
+#undef EMBED_FUNCTION
+            {"generate_series", 2, 3, false, FUNCTION_TABLE,
+             "generate_series(first, last [, step])",
+             "in FROM: one column with the whole numbers from first to last"},
 };
 
 static const llm_option_info llm_options[] = {
@@ -79,7 +84,7 @@ static const llm_option_info llm_options[] = {
 
 static const llm_name_info llm_names[] = {
 #define LLM_NAME_INFO(name, signature, stands_for, instead) {name, signature, stands_for, instead},
-    SQL_LLM_NAMES(LLM_NAME_INFO)
+    SQL_LLM_NAMES(LLM_NAME_INFO) SQL_LLM_EMBED(LLM_NAME_INFO)
 #undef LLM_NAME_INFO
 };
 

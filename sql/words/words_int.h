@@ -57,6 +57,9 @@ const char *function_nearest(str name);
       "for aspects of a text ask about each: LLM('How does {x} judge the price?', x) RETURNS ENUM(…)")                     \
     X("AI_TRANSLATE", "AI_TRANSLATE(text, 'language')", "LLM('Translate {text} into {language}', text, max_tokens => 256) RETURNS TEXT",      \
       "the language is the one to translate into")
+/* The form of EMBED(), the only call that may return VECTOR; a row as above. */
+#define SQL_LLM_EMBED(X) \
+    X("EMBED", "EMBED(text [, model => m])", "LLM('', text) RETURNS VECTOR", "the embedding model is an option: model => m")
 /* clang-format on */
 
 typedef struct llm_name_info {

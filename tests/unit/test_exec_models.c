@@ -40,7 +40,7 @@ static llm_engine *hold(db *d, int window_tokens) {
     llm_engine *engine;
     err e = {0};
     s.window_tokens = window_tokens;
-    assert_int_equal(engine_acquire(d, &s, NULL, STR(""), NULL, &engine, &e), 0);
+    assert_int_equal(engine_acquire(d, &s, NULL, STR(""), false, NULL, &engine, &e), 0);
     return engine;
 }
 

@@ -349,20 +349,81 @@ static void models_say_what_they_are_for(void **state) {
     fixture *f = *state;
     err e = {0};
     llm_session *session;
-    llm_session_options session_options = {0};
+    llm_session_options session_options = {.warm_only = true};
     llm_embed_options options = {0};
     float vector[TINY_EMBD], *out = vector;
     write_model(f, encoder_named("bert"));
     llm_engine *engine = open_model(f, LLM_F32, 1);
     assert_int_equal(llm_session_new(engine, &session_options, &session, &e), ERR_UNSUPPORTED);
     assert_null(session);
-    assert_non_null(strstr(e.message, "makes embeddings"));
+    assert_non_null(strstr(e.message, "cannot be warmed"));
     llm_engine_close(engine);
     write_model(f, &tiny_models[0]);
     engine = open_model(f, LLM_F32, 1);
     assert_int_equal(llm_engine_info(engine)->embedding, 0);
     assert_int_equal(llm_embed(engine, f->texts, 1, &out, &options, NULL, &e), ERR_UNSUPPORTED);
     assert_non_null(strstr(e.message, "generates text"));
+    llm_engine_close(engine);
+}
+
+/* Steps a session until it is idle, taking `capacity` events at a time; returns how many came. Their
+ * vectors must be those that llm_embed makes of texts[tag]. */
+static size_t take_vectors(llm_session *session, llm_engine *engine, const fixture *f,
+                           int capacity) {
+    llm_event events[8];
+    size_t taken = 0;
+    bool idle = false;
+    int count;
+    err e = {0};
+    while (!idle) {
+        assert_int_equal(llm_step(session, events, capacity, &count, &idle, &e), 0);
+        for (int i = 0; i < count; i++, taken++) {
+            float vector[TINY_EMBD], *out = vector;
+            llm_embed_options options = {0};
+            assert_int_equal(events[i].tag, taken);
+            assert_int_equal(llm_embed(engine, &f->texts[taken], 1, &out, &options, NULL, &e), 0);
+            assert_int_equal(events[i].text.n, sizeof vector);
+            assert_memory_equal(events[i].text.p, vector, sizeof vector);
+        }
+    }
+    return taken;
+}
+
+static void sessions_answer_with_vectors(void **state) {
+    fixture *f = *state;
+    enum { ASKED = 5 };
+    err e = {0};
+    llm_session *session;
+    llm_figures figures;
+    write_model(f, encoder_named("bert"));
+    llm_engine *engine = open_model(f, LLM_F32, 1);
+    for (int counts = 0; counts < 2; counts++) {
+        llm_session_options options = {.count_only = counts};
+        uint64_t tokens = 0;
+        assert_int_equal(llm_session_new(engine, &options, &session, &e), 0);
+        for (uint64_t i = 0; i < ASKED; i++) {
+            llm_span *span = llm_span_new(engine, LLM_SPAN_VALUE, f->texts[i]);
+            llm_request q = {.tag = i, .spans = &span, .nspans = 1};
+            assert_int_equal(llm_submit(session, &q, &e), 0);
+            llm_span_release(span);
+            tokens += llm_embed_tokens(engine, f->texts[i], NULL);
+        }
+        if (!counts) {
+            assert_int_equal(take_vectors(session, engine, f, 2), ASKED);
+        } else {
+            llm_event events[ASKED];
+            bool idle;
+            int count;
+            assert_int_equal(llm_step(session, events, ASKED, &count, &idle, &e), 0);
+            assert_int_equal(count, ASKED);
+            assert_true(idle && events[0].text.n == 0);
+        }
+        llm_session_figures(session, &figures);
+        assert_int_equal(figures.requests, ASKED);
+        assert_int_equal(figures.done, ASKED);
+        assert_int_equal(figures.computed_tokens, tokens);
+        llm_session_free(session);
+    }
     llm_engine_close(engine);
 }
 
@@ -450,6 +511,7 @@ int main(void) {
         cmocka_unit_test(cancelling_keeps_what_is_done),
         cmocka_unit_test(equals_sentence_transformers),
         cmocka_unit_test(models_say_what_they_are_for),
+        cmocka_unit_test(sessions_answer_with_vectors),
 #ifdef KVASIR_TEST_MODELS
         cmocka_unit_test(hashes_are_vectors),
 #endif

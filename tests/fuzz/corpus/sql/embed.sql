@@ -1,0 +1,1 @@
+SELECT id, EMBED(a || b) FROM t ORDER BY v <=> EMBED('x', model => m) LIMIT 3
