@@ -210,6 +210,10 @@ static void print_prompt(buf *out, const llm_engine *engine, const shown_prompt 
 static void print_allowed(buf *out, const exec_ctx *ctx, const llm_call *call, bool chat) {
     str own;
     const str *stops;
+    if (call->returns == RETURNS_VECTOR) {
+        buf_append_c(out, "answer: its vector\n");
+        return;
+    }
     buf_append_c(out, "allowed answers: ");
     for (int i = 0; i < call->nliterals && i < SHOWN_LITERALS; i++) {
         buf_append_c(out, i ? ", " : "");
@@ -231,6 +235,11 @@ static void print_allowed(buf *out, const exec_ctx *ctx, const llm_call *call, b
 }
 
 static void print_call(buf *out, const exec_ctx *ctx, const llm_call *call, const shown_call *c) {
+    if (call->returns == RETURNS_VECTOR && c->inputs == 0) {
+        buf_printf(out, "%.*s: the vector of a constant, made already\n", (int)call->label.n,
+                   call->label.p);
+        return;
+    }
     buf_printf(out, "%.*s: ", (int)call->label.n, call->label.p);
     buf_append_count(out, c->inputs);
     buf_append_c(out, c->inputs == 1 ? " distinct input" : " " WORDS_INPUTS);

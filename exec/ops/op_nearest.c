@@ -67,25 +67,34 @@ static inline void fetch_page(const char *row, uintptr_t *fetched) {
         __builtin_prefetch((const void *)(page + (uintptr_t)at));
 }
 
-static double distance_of(const nearest_state *s, const block *b, int row) {
+/* The second operand of the row before, whose norm need not be computed again: it is often the same
+ * in all rows, a subquery's value. */
+typedef struct last_operand {
+    const char *bytes;
+    double norm;
+} last_operand;
+
+static double distance_of(const nearest_state *s, const block *b, int row, last_operand *last) {
     if (column_is_null(&b->x, row) ||
         (s->constant ? s->query.type == TYPE_NULL : column_is_null(&b->y, row)))
         return INFINITY;
     str x = b->x.s[row], y = s->constant ? s->query.s : b->y.s[row];
     if (x.n != y.n)
         return NAN;
-    bool norms = s->metric == VECTOR_COSINE && !s->constant;
-    return s->sign * vector_distance(s->metric, x, y, norms ? vector_norm(y) : s->y_norm);
+    if (y.p != last->bytes)
+        *last = (last_operand){y.p, s->metric == VECTOR_COSINE ? vector_norm(y) : 0};
+    return s->sign * vector_distance(s->metric, x, y, last->norm);
 }
 
 static void compute_part(const nearest_state *s, block *b, int part) {
     enum { AHEAD = 2 };
     uintptr_t fetched = 0;
+    last_operand last = {s->constant ? s->query.s.p : NULL, s->y_norm};
     int end = BASE_MIN((part + 1) * PART, b->rows.rows);
     for (int row = part * PART; row < end; row++) {
         if (row + AHEAD < end)
             fetch_page(b->x.s[row + AHEAD].p, &fetched);
-        b->distances[row] = distance_of(s, b, row);
+        b->distances[row] = distance_of(s, b, row, &last);
     }
 }
 

@@ -53,11 +53,28 @@ static bool reads_tables(const plan_node *p) {
                  reads_tables(p->left) || reads_tables(p->right));
 }
 
+static bool embeds_only(const plan_node *p) {
+    for (int i = 0; i < p->pipeline.nstages; i++)
+        for (int k = 0; k < p->pipeline.stages[i].nsites; k++)
+            if (p->pipeline.stages[i].sites[k].call->returns != RETURNS_VECTOR)
+                return false;
+    return true;
+}
+
+/* Vectors are made also where prompts are only counted or shown: which rows are near decides what is
+ * counted. */
 static int ask_constants(exec_ctx *ctx, const plan_node *p, err *e) {
     if (!p)
         return 0;
-    if (plan_asks_constants(p))
-        return keep(ctx, p, e);
+    if (plan_asks_constants(p)) {
+        bool counts = ctx->count_only;
+        if (counts && !embeds_only(p))
+            return 0;
+        ctx->count_only = false;
+        int status = keep(ctx, p, e);
+        ctx->count_only = counts;
+        return status;
+    }
     int status = ask_constants(ctx, p->left, e);
     return status ? status : ask_constants(ctx, p->right, e);
 }
@@ -76,7 +93,7 @@ static int visit(exec_ctx *ctx, const plan_node *p, bool in_round, err *e) {
 }
 
 int snapshot_take(exec_ctx *ctx, err *e) {
-    bool first = !ctx->count_only && reads_tables(ctx->plan->root);
+    bool first = reads_tables(ctx->plan->root);
     int status = first ? ask_constants(ctx, ctx->plan->root, e) : 0;
     return status ? status : visit(ctx, ctx->plan->root, false, e);
 }
