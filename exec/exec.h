@@ -100,7 +100,21 @@ static inline bool stmt_is_text(const stmt *s) {
     return stmt_text_form(s) != TEXT_NONE;
 }
 
-enum { EXEC_BRANCHES = 64, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
+enum {
+    EXEC_BRANCHES = 64,
+    EXEC_OPERATORS = 24,
+    EXEC_SHARED = 256,
+    EXEC_BASELINES = 4,
+    EXEC_PLACES = 16
+};
+
+/* An endpoint of a model at servers (llm_place). */
+typedef struct exec_place {
+    char url[80], state[8];
+    int in_flight, window;
+    uint64_t answered, refused, prompt_tokens, cached_tokens;
+    double tokens_s, median_ms, slow_ms;
+} exec_place;
 
 /* A branch of the prefix tree: tokens that two or more prompts share (llm_branch). */
 typedef struct exec_branch {
@@ -155,6 +169,8 @@ typedef struct exec_progress {
     int nbranches;
     exec_operator operator_rows[EXEC_OPERATORS]; /* in the order of EXPLAIN */
     int noperators;
+    exec_place places[EXEC_PLACES]; /* of the running session, if its model is at servers */
+    int nplaces;
     uint64_t disk_bytes;        /* size of the cache on disk */
     uint64_t disk_budget_bytes; /* maximum size of the cache on disk */
     /* After stmt_compare: */

@@ -416,6 +416,20 @@ const llm_token *llm_prompt_tokens(llm_session *session, const llm_request *requ
  * answers have been returned. ERR_CANCELLED: unanswered requests were dropped; finished answers are
  * still returned. */
 int llm_step(llm_session *session, llm_event *events, int capacity, int *count, bool *idle, err *e);
+/* An endpoint of a remote session, for people who watch it. */
+typedef struct llm_place {
+    const char *url;
+    const char
+        *state; /* "up"; "tried": one request tells whether it answers again; "down"; "left" */
+    int in_flight, window;      /* requests: now, and at most for now */
+    uint64_t answered, refused; /* requests: answered, answered by 429 or 503 */
+    uint64_t prompt, cached;    /* tokens of its prompts, and of these those that it had */
+    double tokens_s;            /* of its last full window; 0: not known yet */
+    double median_ms, slow_ms;  /* of its latest answers: the median, the 95th percentile */
+} llm_place;
+/* Writes the endpoints, at most `capacity`, and returns their number; 0: the model is not remote.
+ * Texts are valid as long as the session. */
+int llm_session_places(const llm_session *session, llm_place *out, int capacity);
 /* Copies the session's counters and times so far to *out (llm_figures: storage/base.h). */
 void llm_session_figures(const llm_session *session, llm_figures *out);
 void llm_session_memory(const llm_session *session, llm_memory *out);

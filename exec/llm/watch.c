@@ -93,6 +93,26 @@ static void collect_branches(const engine_session *x, exec_progress *p) {
     buf_free(&text);
 }
 
+static void collect_places(const engine_session *x, exec_progress *p) {
+    llm_place found[EXEC_PLACES];
+    p->nplaces = BASE_MIN(llm_session_places(x->session, found, EXEC_PLACES), (int)EXEC_PLACES);
+    for (int i = 0; i < p->nplaces; i++) {
+        const llm_place *from = &found[i];
+        exec_place *to = &p->places[i];
+        *to = (exec_place){.in_flight = from->in_flight,
+                           .window = from->window,
+                           .answered = from->answered,
+                           .refused = from->refused,
+                           .prompt_tokens = from->prompt,
+                           .cached_tokens = from->cached,
+                           .tokens_s = from->tokens_s,
+                           .median_ms = from->median_ms,
+                           .slow_ms = from->slow_ms};
+        utf8_copy(to->url, sizeof to->url, str_from(from->url));
+        utf8_copy(to->state, sizeof to->state, str_from(from->state));
+    }
+}
+
 static void name_operator(char *out, size_t size, const explain_line *l) {
     const plan_node *n = l->node;
     if (l->kind == PLAN_SCAN) {
@@ -172,8 +192,10 @@ void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
     if (!last && (!watched || now - r->watched_s < DETAILS_S))
         return;
     r->watched_s = now;
-    if (r->sessions.current && r->sessions.current->session)
+    if (r->sessions.current && r->sessions.current->session) {
         collect_branches(r->sessions.current, p);
+        collect_places(r->sessions.current, p);
+    }
     p->noperators = 0;
     if (ctx->counts.rows_out)
         collect_operators(ctx, ctx->plan->root, 0, p);

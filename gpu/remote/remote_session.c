@@ -37,7 +37,8 @@ enum {
     TRIED = 8,
     WRONG = 3,       /* a way is left if WRONG of its first TRIED answers are not of the type */
     SCORED_MAX = 64, /* the most literals whose tokens are asked for */
-    SHOWN = 300
+    SHOWN = 300,
+    LATEST = 64 /* answers of which an endpoint's times are known */
 };
 static const double LONGEST_WAIT_S = 120, LONGEST_PAUSE_S = 60;
 
@@ -50,10 +51,13 @@ typedef struct place {
     const char *url;
     window window;
     place_state state;
-    int failures;      /* in a row */
-    double try_at_s;   /* PLACE_DOWN: when one request is sent again */
-    double pause_s;    /* the last wait before that */
-    uint64_t answered; /* requests that it answered */
+    int failures;            /* in a row */
+    double try_at_s;         /* PLACE_DOWN: when one request is sent again */
+    double pause_s;          /* the last wait before that */
+    uint64_t answered;       /* requests that it answered */
+    uint64_t refused;        /* requests that it answered by 429 or 503 */
+    uint64_t prompt, cached; /* tokens: of the answered prompts, and those that it had */
+    float latest_ms[LATEST]; /* times of the latest answers, as a ring */
     char reason[2 * SHOWN];
 } place;
 
@@ -423,8 +427,9 @@ static void place_down(remote_session *x, int at, place_state state) {
     }
 }
 
-static void place_answered(remote_session *x, place *p) {
+static void place_answered(remote_session *x, place *p, double ms) {
     p->failures = 0;
+    p->latest_ms[p->answered % LATEST] = (float)ms;
     p->answered++;
     x->answered++;
     if (p->state == PLACE_TRIED) {
@@ -504,6 +509,7 @@ static void ask_retry(remote_session *x, int64_t id, bool busy, bool fault, str 
     if (busy || timed_out)
         window_cut(&p->window, clock_seconds(), a->sent_s);
     x->base.figures.refused += busy;
+    p->refused += busy;
     if (a->faults == 0)
         a->answered_before = x->answered;
     a->faults += fault;
@@ -613,6 +619,8 @@ static void count_usage(remote_session *x, ask *a, const reply *got) {
     f->passes++;
     f->served++;
     f->unreported += !reported;
+    x->places[a->at].prompt += (uint64_t)prompt;
+    x->places[a->at].cached += (uint64_t)cached;
     /* what is not reported is not taken for cached where money is counted */
     f->money += llm_price(&x->base.engine->info, prompt, reported ? cached : 0, (double)output);
 }
@@ -663,7 +671,7 @@ static void ask_reply(remote_session *x, int64_t id, reply *got) {
         x->m->tried[w]++;
     }
     if (answered || got->verdict == VERDICT_ROW || got->verdict == VERDICT_TOO_LONG)
-        place_answered(x, p);
+        place_answered(x, p, 1e3 * (clock_seconds() - a->sent_s));
     buf shown = {0};
     reply_message(got, x->m->key, &shown);
     str why = shown.n > 0 ? buf_str(&shown) : STR("");
@@ -902,12 +910,43 @@ static int remote_logprobs(llm_session *s, const llm_token *tokens, size_t count
                    s->engine->info.name);
 }
 
+static int by_time(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static int remote_places(const llm_session *s, llm_place *out, int capacity) {
+    static const char *const states[] = {
+        [PLACE_UP] = "up", [PLACE_TRIED] = "tried", [PLACE_DOWN] = "down", [PLACE_OUT] = "left"};
+    const remote_session *x = (const remote_session *)s;
+    for (int i = 0; i < x->nplaces && i < capacity; i++) {
+        const place *p = &x->places[i];
+        float ms[LATEST];
+        size_t n = (size_t)BASE_MIN(p->answered, (uint64_t)LATEST);
+        memcpy(ms, p->latest_ms, sizeof ms);
+        qsort(ms, n, sizeof *ms, by_time);
+        out[i] = (llm_place){.url = p->at->origin,
+                             .state = states[p->state],
+                             .in_flight = p->window.in_flight,
+                             .window = p->window.size,
+                             .answered = p->answered,
+                             .refused = p->refused,
+                             .prompt = p->prompt,
+                             .cached = p->cached,
+                             .tokens_s = p->window.rate,
+                             .median_ms = n > 0 ? (double)ms[n / 2] : 0,
+                             .slow_ms = n > 0 ? (double)ms[n * 95 / 100] : 0};
+    }
+    return x->nplaces;
+}
+
 static const session_driver remote_driver = {.free = remote_free,
                                              .submit = remote_submit,
                                              .step = remote_step,
                                              .figures = remote_figures,
                                              .branches = remote_branches,
-                                             .logprobs = remote_logprobs};
+                                             .logprobs = remote_logprobs,
+                                             .places = remote_places};
 
 int remote_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                        err *e) {

@@ -752,6 +752,10 @@ void llm_session_figures(const llm_session *s, llm_figures *out) {
     s->driver->figures(s, out);
 }
 
+int llm_session_places(const llm_session *s, llm_place *out, int capacity) {
+    return s->driver->places != NULL ? s->driver->places(s, out, capacity) : 0;
+}
+
 int llm_session_branches(llm_session *s, llm_branch *out, int capacity) {
     return s->driver->branches(s, out, capacity);
 }

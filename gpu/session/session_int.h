@@ -129,6 +129,7 @@ typedef struct session_driver {
     void (*figures)(const llm_session *s, llm_figures *out);
     int (*branches)(llm_session *s, llm_branch *out, int capacity);
     int (*logprobs)(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e);
+    int (*places)(const llm_session *s, llm_place *out, int capacity); /* NULL: none */
 } session_driver;
 
 struct llm_session {

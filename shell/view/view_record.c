@@ -62,6 +62,19 @@ static const member operator_members[] = {
     MEMBER("source", exec_operator, source), MEMBER("model", exec_operator, model),
     MEMBER("in", exec_operator, rows_in),    MEMBER("out", exec_operator, rows_out),
 };
+static const member place_members[] = {
+    MEMBER("url", exec_place, url),
+    MEMBER("state", exec_place, state),
+    MEMBER("in_flight", exec_place, in_flight),
+    MEMBER("window", exec_place, window),
+    MEMBER("answered", exec_place, answered),
+    MEMBER("refused", exec_place, refused),
+    MEMBER("prompt_tokens", exec_place, prompt_tokens),
+    MEMBER("cached_tokens", exec_place, cached_tokens),
+    MEMBER("tokens_per_second", exec_place, tokens_s),
+    MEMBER("median_ms", exec_place, median_ms),
+    MEMBER("slow_ms", exec_place, slow_ms),
+};
 static const member baseline_members[] = {
     MEMBER("name", exec_baseline, name),
     MEMBER("prompt_tokens", exec_baseline, prompt_tokens),
@@ -111,6 +124,7 @@ static const member members[] = {
     LIST_MEMBER("shared", now.shared, now.nshared, uint8_t, percent),
     LIST_MEMBER("branches", now.branches, now.nbranches, exec_branch, branch_members),
     LIST_MEMBER("plan", now.operator_rows, now.noperators, exec_operator, operator_members),
+    LIST_MEMBER("endpoints", now.places, now.nplaces, exec_place, place_members),
     LIST_MEMBER("strategies", baselines, nbaselines, exec_baseline, baseline_members),
 };
 

@@ -200,6 +200,43 @@ static void draw_memory(canvas *c) {
     c->row++;
 }
 
+/* Writes an endpoint: state, requests in flight of the window, rate, times of answers, hit rate. */
+static void put_place(canvas *c, const exec_place *p, int columns) {
+    buf text = {0};
+    int at = canvas_put_visible(c, LABEL_COLUMNS, VIEW_PLAIN, p->url);
+    at = BASE_MAX(at, LABEL_COLUMNS + columns) + 1;
+    bool up = strcmp(p->state, "up") == 0;
+    buf_printf(&text, "%-5s ", p->state);
+    at = canvas_put_buf(c, at, up ? VIEW_GOOD : VIEW_WORK, &text);
+    buf_printf(&text, "%d of %d  ", p->in_flight, p->window);
+    buf_append_count(&text, (uint64_t)p->tokens_s);
+    buf_printf(&text, " tok/s  %.0f ms, 95 %% in %.0f ms", p->median_ms, p->slow_ms);
+    if (p->prompt_tokens > 0)
+        buf_printf(&text, "  hit %.0f %%",
+                   100 * (double)p->cached_tokens / (double)p->prompt_tokens);
+    if (p->refused > 0)
+        buf_printf(&text, "  refused %llu", (unsigned long long)p->refused);
+    canvas_put_buf(c, at, VIEW_PLAIN, &text);
+    c->row++;
+}
+
+static void draw_places(canvas *c) {
+    enum { MOST = 8 };
+    const exec_progress *x = &c->v->now;
+    int shown = BASE_MIN(x->nplaces, BASE_MIN((int)MOST, BASE_MAX(c->h / 4, 1))), columns = 0;
+    for (int i = 0; i < shown; i++)
+        columns = BASE_MAX(columns, utf8_width(str_from(x->places[i].url)));
+    canvas_label(c, shown == 1 ? "endpoint" : "endpoints");
+    for (int i = 0; i < shown; i++)
+        put_place(c, &x->places[i], BASE_MIN(columns, c->w / 3));
+    if (shown < x->nplaces) {
+        buf text = {0};
+        buf_printf(&text, "… %d more", x->nplaces - shown);
+        canvas_put_buf(c, LABEL_COLUMNS, VIEW_DIM, &text);
+        c->row++;
+    }
+}
+
 static void draw_order(canvas *c) {
     if (c->v->now.field_order[0] == 0)
         return;
@@ -295,6 +332,7 @@ static const view_help_line help_lines[] = {
     {WORDS_HIT_RATE, "share of the prompt tokens whose KV was reused"},
     {"tokens", "reused from memory or disk, in stored answers, or computed"},
     {"KV", "attention keys and values held in memory and on disk, and the limits"},
+    {"endpoints", "servers: requests in flight of the most for now, times of the latest answers"},
     {"fields", "the order of the fields in the prompts"},
     {"order", "a bar for each of the latest prompts; its height: the share that was reused"},
     {"prefixes", "prompts that begin with a text, and how many of them are answered"},
@@ -373,7 +411,10 @@ static void draw_run(canvas *c, int last_row, bool small, bool full) {
     draw_split(c);
     if (!small) {
         draw_tokens(c);
-        draw_memory(c);
+        if (c->v->now.nplaces > 0)
+            draw_places(c);
+        else
+            draw_memory(c);
         draw_order(c);
     }
     draw_strip(c);

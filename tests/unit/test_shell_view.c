@@ -130,6 +130,28 @@ static void test_full(void **state) {
     EXPECT(picture(&v, 30, 2), "150/200 inputs  hit 84 %");
 }
 
+/* Of a model at servers: its endpoints in place of the KV memory. */
+static void test_endpoints(void **state) {
+    (void)state;
+    view_state v;
+    run(&v, true);
+    v.now.nplaces = 12;
+    for (int i = 0; i < v.now.nplaces; i++)
+        v.now.places[i] =
+            (exec_place){"http://10.0.0.5:8000", "up", 12, 16, 90, 0, 1000, 700, 523, 210, 480};
+    v.now.places[1] = (exec_place){"http://10.0.0.17:8000", "down", 0, 8, 3, 4, 0, 0, 0, 0, 0};
+    EXPECT(picture(&v, 100, 24),
+           "endpoints http://10.0.0.5:8000  up    12 of 16  523 tok/s  210 ms, 95 % in 480 ms  hit "
+           "70 %",
+           "http://10.0.0.17:8000 down  0 of 8", "refused 4", "… 6 more", "synopsis, review");
+    assert_null(strstr(picture(&v, 100, 24), "KV memory"));
+    v.now.nplaces = 1;
+    EXPECT(picture(&v, 80, 24), "endpoint  http://10.0.0.5:8000 up");
+    for (int w = 1; w < 130; w += 7)
+        for (int h = 1; h < 45; h += 3)
+            picture(&v, w, h);
+}
+
 static void test_panels(void **state) {
     (void)state;
     view_state v;
@@ -437,17 +459,12 @@ static void test_summary(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_recording),
-        cmocka_unit_test(test_damaged_recording),
-        cmocka_unit_test(test_wild_recording),
-        cmocka_unit_test(test_screens),
-        cmocka_unit_test(test_long_statement),
-        cmocka_unit_test(test_baselines_while_running),
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_progress_before_answers),
+        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_full),
+        cmocka_unit_test(test_endpoints),      cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_recording),      cmocka_unit_test(test_damaged_recording),
+        cmocka_unit_test(test_wild_recording), cmocka_unit_test(test_screens),
+        cmocka_unit_test(test_long_statement), cmocka_unit_test(test_baselines_while_running),
+        cmocka_unit_test(test_progress),       cmocka_unit_test(test_progress_before_answers),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
