@@ -23,7 +23,8 @@
  * are in the fresh one.
  *
  * Sessions of a .md file can use tutorials/data, as in the root of the checkout. A file with the
- * line <!-- needs the default model --> is skipped (exit code 77) if that is not installed.
+ * line <!-- needs the default model --> or <!-- needs the embedding model --> is skipped (exit code
+ * 77) if that is not installed.
  * KVASIR_MODEL is ignored, because another model gives other answers.
  *
  * Expected and actual output are masked before they are compared (table `masks`): times, rates and
@@ -502,21 +503,28 @@ static void remove_dir(const char *dir) {
         waitpid(child, NULL, 0);
 }
 
-/* True if the file needs the default model and it is not installed. */
+/* True if the file needs a model that is not installed. */
 static bool lacks_model(const session *s) {
-    static const char default_model[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
-    static const char mark[] = "<!-- needs the default model -->";
+    static const struct {
+        const char *mark, *model;
+    } needs[] = {
+        {"<!-- needs the default model -->", "SmolLM2-135M-Instruct.Q4_1.gguf"},
+        {"<!-- needs the embedding model -->", "all-MiniLM-L6-v2.F16.gguf"},
+    };
     char path[2 * PATH_MAX];
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     for (size_t i = 0; i < s->text.n; i++) {
-        if (strcmp(s->text.p[i], mark) != 0)
-            continue;
-        snprintf(path, sizeof path, "%s%s/kvasir/models/%s",
-                 data && *data ? data
-                 : home        ? home
-                               : "",
-                 data && *data ? "" : "/.local/share", default_model);
-        return access(path, R_OK) != 0;
+        for (size_t k = 0; k < BASE_COUNT(needs); k++) {
+            if (strcmp(s->text.p[i], needs[k].mark) != 0)
+                continue;
+            snprintf(path, sizeof path, "%s%s/kvasir/models/%s",
+                     data && *data ? data
+                     : home        ? home
+                                   : "",
+                     data && *data ? "" : "/.local/share", needs[k].model);
+            if (access(path, R_OK) != 0)
+                return true;
+        }
     }
     return false;
 }
