@@ -337,7 +337,7 @@ static void set_whole(page_guard *g, guard_tree *t) {
 static bool worth_whole(page_guard *g, const guard_tree *t) {
     enum { WHOLE_PAGES_MAX = 1 << 15 };
     uint64_t pages = t->record.branch_pages + t->record.leaf_pages;
-    return ++g->uses[t->mark].paths > 4 * pages && pages <= WHOLE_PAGES_MAX;
+    return ++g->uses[t->mark].paths > pages && pages <= WHOLE_PAGES_MAX;
 }
 
 /* Adds a verified range to the keys that are verified from the first on. */
