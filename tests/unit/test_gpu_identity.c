@@ -544,8 +544,9 @@ static void an_engine_reads_what_a_record_says(void **state) {
     assert_int_equal(code, ERR_MODEL);
     assert_true(llm_engine_outdated(forged));
     llm_engine_close(forged);
+    /* what was measured of these weights is gone: another precision may be the fastest now */
     forged = open_tiny();
-    assert_true(hash128_equal(llm_engine_info(forged)->fingerprint, print));
+    assert_true(hash128_equal(llm_engine_info(forged)->weights, llm_engine_info(engine)->weights));
     llm_engine_close(forged);
     llm_engine_close(engine);
 }
