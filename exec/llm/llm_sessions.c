@@ -24,7 +24,8 @@ static device_needs needs_of_device(const llm_runtime *r, const llm_engine *like
     device_needs n = {0};
     for (int i = 0; i < r->nengines; i++) {
         const llm_engine *engine = r->engines[i];
-        bool counted = !engine || !same_device(engine, like);
+        /* an embedding model keeps no KV */
+        bool counted = !engine || !llm_engine_info(engine)->generates || !same_device(engine, like);
         for (int k = 0; k < i && !counted; k++)
             counted = r->engines[k] == engine;
         if (counted)
