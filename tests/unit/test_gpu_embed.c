@@ -164,6 +164,15 @@ static void same_bits(float (*a)[TINY_EMBD], float (*b)[TINY_EMBD], const char *
             fail_msg("%s: text %d has other bits %s", t->name, i, how);
 }
 
+/* The precision in use: another engine opened with 'auto' may measure and choose another one. */
+static llm_precision precision_of(llm_engine *engine) {
+    for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++)
+        if (strcmp(llm_precision_name(p), llm_engine_info(engine)->precision) == 0)
+            return p;
+    fail_msg("the engine's precision has no name");
+    return LLM_PRECISION_AUTO;
+}
+
 static void check_bits(const fixture *f, const tiny_model *t) {
     float all[TEXTS][TINY_EMBD], other[TEXTS][TINY_EMBD], turned[TEXTS][TINY_EMBD];
     str reversed[TEXTS];
@@ -182,8 +191,9 @@ static void check_bits(const fixture *f, const tiny_model *t) {
         memcpy(other[i], turned[TEXTS - 1 - i], sizeof other[i]);
     same_bits(all, other, "in reverse", t);
     hash128 fingerprint = llm_engine_info(engine)->fingerprint;
+    llm_precision precision = precision_of(engine);
     llm_engine_close(engine);
-    engine = open_model(f, LLM_PRECISION_AUTO, 1);
+    engine = open_model(f, precision, 1);
     embed_with(engine, f->texts, TEXTS, (llm_embed_options){0}, other);
     same_bits(all, other, "with one thread", t);
     assert_true(hash128_equal(fingerprint, llm_engine_info(engine)->fingerprint));
