@@ -334,6 +334,10 @@ struct plan_node {
              * left row is compared with all right rows. */
             int nranges;
             plan_range *ranges;
+            /* Loop join: only these many right rows of each left row, the first by a distance of
+             * two VECTOR columns, are needed; a PLAN_SORT above picks them. 0: all right rows. */
+            int64_t nearest;
+            expr *distance;
             /* Index join: `keyed` is the input that contains `key_scan`. The rows of the other
              * input are read first. The values of `lookup` for these rows become key_scan's bounds;
              * each expression yields one bound. */

@@ -339,6 +339,14 @@ double vector_norm(str v);
  * beyond f32's range is computed in double. */
 double vector_distance(vector_metric m, str x, str y, double y_norm);
 
+enum { VECTOR_TILE = 4 };
+
+/* Sets out[i * VECTOR_TILE + j] to about the inner product of x[i] and y[j], vectors of n elements.
+ * It differs from vector_distance's by at most vector_inner_error(n) × the norms of both. */
+void vector_inner_tile(const char *const *x, int nx, const char *const y[VECTOR_TILE], size_t n,
+                       float *out);
+double vector_inner_error(size_t n);
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 enum { BATCH_ROWS = 2048 };

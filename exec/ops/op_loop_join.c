@@ -1,8 +1,9 @@
 /*
  * op_loop_join.c - nested-loop join, for any predicate or none: pairs every left row with every
- * right row, or with the right rows in the left row's ranges (join_ranges.c). SEMI, ANTI and MARK
- * joins stop at a left row's first match.
+ * right row, or with the right rows in the left row's ranges (join_ranges.c) or nearest to it
+ * (join_nearest.c). SEMI, ANTI and MARK joins stop at a left row's first match.
  */
+#include "join_nearest_int.h"
 #include "join_pairs_int.h"
 #include "join_ranges_int.h"
 
@@ -12,12 +13,13 @@ enum { ROWS_WORTH_SORTING = 64 };
 
 typedef struct loop_state {
     join_pairs pairs;
-    join_ranges *ranges;  /* NULL: every right row is a candidate */
-    int64_t left_rows;    /* number of left rows read so far */
-    int left;             /* current row of the left batch */
-    int64_t right;        /* index of the next candidate */
-    bool started;         /* list and nlist are set for the current left row */
-    const uint32_t *list; /* candidates of the current left row; NULL: all right rows */
+    join_ranges *ranges;   /* NULL: no ranges */
+    join_nearest *nearest; /* NULL: every right row may be a candidate */
+    int64_t left_rows;     /* number of left rows read so far */
+    int left;              /* current row of the left batch */
+    int64_t right;         /* index of the next candidate */
+    bool started;          /* list and nlist are set for the current left row */
+    const uint32_t *list;  /* candidates of the current left row; NULL: all right rows */
     int64_t nlist;
     bool unmatched; /* in its current pass over the left batch, fill_until_match added a pair */
 } loop_state;
@@ -32,6 +34,10 @@ static int read_left(op *o, loop_state *s, err *e) {
     s->left_rows += s->pairs.in->rows;
     if (o->node->join.nranges && !s->ranges && s->left_rows >= ROWS_WORTH_SORTING)
         status = join_ranges_new(o, s->pairs.right, &s->ranges, e);
+    if (o->node->join.nearest && !s->nearest && status == 0)
+        status = join_nearest_new(o, s->pairs.right, &s->nearest, e);
+    if (s->nearest && status == 0)
+        status = join_nearest_search(s->nearest, s->pairs.in, e);
     if (status == 0 && s->ranges)
         join_ranges_bound(s->ranges, s->pairs.in);
     return status;
@@ -69,6 +75,8 @@ static void start_row(loop_state *s) {
     s->nlist = rowset_rows(s->pairs.right);
     if (s->ranges)
         s->list = join_ranges_list(s->ranges, s->left, &s->nlist);
+    if (s->nearest)
+        s->list = join_nearest_list(s->nearest, s->left, &s->nlist);
     s->started = true;
 }
 
@@ -120,6 +128,7 @@ static int loop_next(op *o, batch **out, err *e) {
 static void loop_close(op *o) {
     loop_state *s = o->state;
     join_ranges_free(s->ranges);
+    join_nearest_free(s->nearest);
     rowset_free(s->pairs.own_right);
 }
 

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "join_nearest_int.h"
 #include "op_scan_int.h"
 #include "storage/containers.h"
 
@@ -128,7 +129,7 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-static int usable_threads(const op *o) {
+int nearest_threads(const op *o) {
     cpu_set_t set;
     int wanted = (int)BASE_MIN(o->ctx->settings->threads, THREADS_MAX);
     if (wanted <= 0)
@@ -258,6 +259,14 @@ static int nearest_next(op *o, batch **out, err *e) {
     return 0;
 }
 
+vector_metric nearest_metric(const expr *distance, double *sign) {
+    vector_metric m = distance->function == FUNC_L2_DISTANCE       ? VECTOR_L2
+                      : distance->function == FUNC_COSINE_DISTANCE ? VECTOR_COSINE
+                                                                   : VECTOR_INNER;
+    *sign = m == VECTOR_INNER ? -1 : 1;
+    return m;
+}
+
 static int nearest_open(op *o, err *e) {
     (void)e;
     nearest_state *s = o->state;
@@ -265,11 +274,8 @@ static int nearest_open(op *o, err *e) {
     bool first = d->args[0]->kind == EXPR_COLUMN;
     s->x = d->args[first ? 0 : 1];
     s->y = d->args[first ? 1 : 0];
-    s->metric = d->function == FUNC_L2_DISTANCE       ? VECTOR_L2
-                : d->function == FUNC_COSINE_DISTANCE ? VECTOR_COSINE
-                                                      : VECTOR_INNER;
-    s->sign = s->metric == VECTOR_INNER ? -1 : 1;
-    s->max_threads = usable_threads(o) - 1;
+    s->metric = nearest_metric(d, &s->sign);
+    s->max_threads = nearest_threads(o) - 1;
     /* Cells of these inputs live as long as the plan, or are in the arena that they are given. */
     bool stays = o->left->class == &op_scan || o->left->class == &op_rowset;
     s->room = stays && s->max_threads > 0 ? BLOCKS : 1;

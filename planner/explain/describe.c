@@ -183,6 +183,11 @@ static void describe_scan(facts f, const plan_node *n) {
 }
 
 static void describe_join(facts f, const plan_node *n) {
+    if (n->join.nearest) {
+        fact_number(f, "Top-k join ", "limit", n->join.nearest);
+        fact_expr(f, " by ", "distance", n->join.distance);
+        return;
+    }
     const char *how = n->kind == PLAN_LOOP_JOIN ? n->join.nranges ? "Range" : "Loop"
                       : n->join.keyed           ? "Index"
                                                 : "Hash";

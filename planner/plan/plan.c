@@ -449,19 +449,60 @@ static bool is_near_key(const expr *x) {
     return columns && !expr_is_constant(x);
 }
 
+static bool is_left_column(const plan_node *join, const expr *x) {
+    return x->kind == EXPR_COLUMN && x->column.slot < join->left->ncols;
+}
+
+/* Whether all partition columns of a sort are columns of the left input of `join`, below projections. */
+static bool is_per_left_row(const plan_node *sort, const plan_node *join) {
+    for (int i = 0; i < sort->sort.npartition; i++) {
+        int slot = sort->sort.partition[i];
+        for (const plan_node *p = sort->left; p != join; p = p->left) {
+            const expr *x = p->project.exprs[slot];
+            if (x->kind != EXPR_COLUMN)
+                return false;
+            slot = x->column.slot;
+        }
+        if (slot >= join->left->ncols)
+            return false;
+    }
+    return true;
+}
+
+/* If a sort keeps the first rows of each left row of a join without conditions by the distance `key`,
+ * the join need only find these. */
+static void find_nearest_of_each(const plan_node *sort, plan_node *join, expr *key) {
+    enum { LIMIT_MAX = 1000 }; /* of each row of a batch: its distances are kept */
+    double k = (double)sort->sort.limit, pairs = join->estimate.rows;
+    if (sort->sort.limit > LIMIT_MAX || join->kind != PLAN_LOOP_JOIN ||
+        join->join.kind != JOIN_CROSS || join->join.nranges || sort->sort.nkeys > 1 ||
+        expr_is_constant(key->args[0]) || expr_is_constant(key->args[1]) ||
+        is_left_column(join, key->args[0]) == is_left_column(join, key->args[1]) ||
+        !is_per_left_row(sort, join))
+        return;
+    join->join.nearest = sort->sort.limit;
+    join->join.distance = key;
+    for (plan_node *p = sort->left; p != join->left; p = p->left)
+        p->estimate.rows = BASE_MIN(pairs, join->left->estimate.rows * k);
+}
+
 /* If a sort keeps the first rows by a vector distance, puts a PLAN_NEAREST below it and below the
  * projections that compute the distance. */
 static void find_nearest(builder *b, plan_node *sort) {
     enum { LIMIT_MAX = 100000 }; /* its distances are kept on the heap */
     const sort_key *by = sort->sort.keys;
     if (!choice_is_on(b->rules, CHOICE_NEAREST) || sort->sort.limit < 1 ||
-        sort->sort.limit > LIMIT_MAX || sort->sort.npartition || by->descending || by->nulls_first)
+        sort->sort.limit > LIMIT_MAX || by->descending || by->nulls_first)
         return;
     plan_node **at = &sort->left;
     expr *key = by->value;
     for (; (*at)->kind == PLAN_PROJECT && key->kind == EXPR_COLUMN; at = &(*at)->left)
         key = (*at)->project.exprs[key->column.slot];
-    if (!is_near_key(key) || plan_asks_rows(*at))
+    if (!is_near_key(key))
+        return;
+    if (sort->sort.npartition)
+        find_nearest_of_each(sort, *at, key);
+    if (sort->sort.npartition || plan_asks_rows(*at))
         return;
     plan_node *n = ARENA_NEW(b->mem, plan_node), *in = *at;
     double k = (double)sort->sort.limit, rows = in->estimate.rows;

@@ -31,7 +31,7 @@ static const rule table[] = {
     RULE(factor, factor_common_or,
          "take the conditions that all branches of an OR share out of it"),
     RULE(inline, inline_ctes, "inline CTEs that are read once"),
-    RULE(unnest, unnest_subqueries, "turn subqueries into joins, also correlated ones"),
+    RULE(unnest, unnest_all, "turn subqueries into joins, also correlated ones"),
     RULE(semi_joins, marks_to_semi_joins, "turn IN and EXISTS in WHERE into semi and anti joins"),
     RULE(pushdown, push_conditions, "move conditions down to the tables and into joins"),
     RULE(llm_late, rule_llm_late, "move LLM projections above windows, ORDER BY and LIMIT"),

@@ -14,7 +14,8 @@ rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
 rel *merge_filters(rule_ctx *r, rel *x);
 rel *factor_common_or(rule_ctx *r, rel *x);
 rel *inline_ctes(rule_ctx *r, rel *x);
-rel *unnest_subqueries(rule_ctx *r, rel *x);
+rel *unnest_all(rule_ctx *r, rel *x);
+rel *unnest_subqueries(rule_ctx *r, rel *x); /* those of the tree x */
 rel *marks_to_semi_joins(rule_ctx *r, rel *x);
 rel *push_conditions(rule_ctx *r, rel *x);
 rel *merge_projections(rule_ctx *r, rel *x);

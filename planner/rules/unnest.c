@@ -381,6 +381,8 @@ rel *apply_to_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *p
     rel *x = rel_copy(r, apply);
     x->kind = REL_JOIN;
     x->join.predicate = predicate;
+    if (rel_is_inner_join(x))
+        x->join.kind = predicate ? JOIN_INNER : JOIN_CROSS;
     return rel_rebuild(r, x, left, right);
 }
 
@@ -420,4 +422,16 @@ static rel *unnest_apply(rule_ctx *r, rel *x) {
 
 rel *unnest_subqueries(rule_ctx *r, rel *x) {
     return x->kind == REL_APPLY ? unnest_apply(r, x) : rel_each_input(r, x, unnest_subqueries);
+}
+
+static bool has_lateral(const rel *x) {
+    return x &&
+           ((x->kind == REL_APPLY && x->join.kind != JOIN_SINGLE && x->join.kind != JOIN_MARK) ||
+            has_lateral(x->left) || has_lateral(x->right));
+}
+
+/* Conditions on the tables to the left of a LATERAL subquery are above it, but must be in L, of which
+ * D has all values. */
+rel *unnest_all(rule_ctx *r, rel *x) {
+    return unnest_subqueries(r, has_lateral(x) ? push_conditions(r, x) : x);
 }

@@ -518,6 +518,19 @@ static int using_predicate(binder *b, const list *columns, scope *s, int split, 
     return 0;
 }
 
+/* Joins two sides. lateral: the right one may read columns of the left one. */
+static rel *combine(binder *b, bool lateral, join_kind kind, rel *left, rel *right,
+                    expr *predicate) {
+    bool on_true = predicate && predicate->kind == EXPR_LITERAL &&
+                   predicate->literal.type == TYPE_BOOLEAN && predicate->literal.i;
+    if (lateral && on_true)
+        predicate = NULL;
+    if (kind != JOIN_LEFT)
+        kind = predicate ? JOIN_INNER : JOIN_CROSS;
+    return lateral ? rel_apply(b->mem, kind, left, right, predicate, -1, false)
+                   : rel_join(b->mem, kind, left, right, predicate);
+}
+
 /* Adds a column to the right side that is TRUE in each row. After the LEFT JOIN, a NULL in this
  * column marks a left row without a partner. */
 static rel *with_matched(binder *b, rel *right, int id) {
@@ -543,12 +556,12 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
 
 /* Binds LEFT JOIN … ON plain AND costly, where the costly conjuncts have steps. The plain conjuncts
  * select pairs; the costly conjuncts are evaluated only for these pairs. */
-static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
-                               int n) {
+static rel *left_with_residual(binder *b, bool lateral, rel *left, rel *right, expr *plain,
+                               conjunct *all, int n) {
     int group = new_id(b), matched = new_id(b);
     left = rel_row_number(b->mem, left, group);
     right = with_matched(b, right, matched);
-    rel *r = rel_join(b->mem, JOIN_LEFT, left, right, plain);
+    rel *r = combine(b, lateral, JOIN_LEFT, left, right, plain);
     expr *is_match = expr_column(b->mem, matched, TYPE_BOOLEAN, STR("matched"));
     expr *predicate = is_match;
     for (int i = 0; i < n; i++) {
@@ -587,12 +600,10 @@ static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *righ
             plains[nplain++] = all[i].value;
     plain = expr_chain(b->mem, OP_AND, plains, nplain);
     if (f->join == JOIN_LEFT && costly) {
-        *out = left_with_residual(b, left, right, plain, all, n);
+        *out = left_with_residual(b, f->right->lateral, left, right, plain, all, n);
         return 0;
     }
-    rel *r = right ? rel_join(b->mem, plain || f->join == JOIN_LEFT ? f->join : JOIN_CROSS, left,
-                              right, plain)
-                   : left;
+    rel *r = right ? combine(b, f->right->lateral, f->join, left, right, plain) : left;
     if (!right && plain)
         r = rel_filter(b->mem, r, plain);
     for (int i = 0; i < n; i++)
@@ -623,8 +634,16 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     if (status)
         return status;
     int split = both.n;
+    scope left_scope = both; /* as a LATERAL subquery sees it */
     bool calls = f->right->kind == FROM_LLM;
+    bind_place before_right = b->at;
+    const scope *left_tables = b->left_tables;
+    b->left_tables = f->right->kind == FROM_QUERY ? &left_scope : NULL;
+    if (f->right->lateral)
+        b->at.scope = &left_scope;
     status = calls ? join_struct(b, f, &both, &left) : bind_from(b, f->right, &both, &right);
+    b->at = before_right;
+    b->left_tables = left_tables;
     if (status)
         return status;
     if (f->on) {
@@ -642,7 +661,7 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
         if (!status)
             status = using_predicate(b, &columns, &both, split, &predicate);
         if (!status)
-            *out = rel_join(b->mem, f->join, left, right, predicate);
+            *out = combine(b, f->right->lateral, f->join, left, right, predicate);
     }
     scope before = *s;
     for (int i = 0; i < both.n && !status; i++) {

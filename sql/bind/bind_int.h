@@ -217,6 +217,8 @@ typedef struct binder {
     scope *recursion_outer;
     /* for an error: tables before the comma in FROM, which ON cannot refer to */
     const scope *comma_tables;
+    /* for a hint: tables to the left of the subquery being bound, which lacks LATERAL */
+    const scope *left_tables;
     str target;                /* alias of the updated table of UPDATE … FROM */
     const list *where_aliases; /* for a hint: select items, whose aliases WHERE cannot use */
     cte_binding *ctes;

@@ -122,7 +122,10 @@ static bool has_one_row(const rel *r) {
         case REL_DISTINCT:
         case REL_WINDOW:
         case REL_LLM:
-        case REL_APPLY: /* scalar and mark applies keep the number of rows */
+            break;
+        case REL_APPLY: /* scalar subqueries and marks keep the number of rows */
+            if (r->join.kind != JOIN_SINGLE && r->join.kind != JOIN_MARK)
+                return false;
             break;
         default:
             return false;

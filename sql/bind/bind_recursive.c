@@ -109,7 +109,7 @@ static const char *invalid_place(const rel *r, int number) {
             break;
         case REL_APPLY:
             if (in_right)
-                return "in a subquery of an expression";
+                return "in a subquery that may read other tables";
             break;
         case REL_GROUP:
             return "under GROUP BY or an aggregate";

@@ -253,7 +253,10 @@ static void unknown_table(binder *b, const node *n) {
             }
     fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
                n->qualifier.name.p);
-    hint_nearest(b, n->qualifier.name, names, count);
+    if (b->left_tables && scope_has_table(b->left_tables, n->qualifier.name))
+        err_hint(b->e, "write LATERAL before a subquery that reads the tables to its left");
+    else
+        hint_nearest(b, n->qualifier.name, names, count);
     /* after FROM movies m, which hides the name movies, the hint lists m */
     if (count && !b->e->hint[0]) {
         buf all = {0};

@@ -836,12 +836,16 @@ from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node
     return f;
 }
 
-/* True if LLM() in the tree sees the tables to the left of the tree. NATURAL would match the columns
+static bool item_reaches_left(const from_item *f) {
+    return f->kind == FROM_LLM || f->lateral;
+}
+
+/* True if an item of the tree sees the tables to the left of the tree. NATURAL would match the columns
  * of these tables, too, if they were in its tree. */
 static bool reaches_left(const from_item *f) {
     if (f->kind != FROM_JOIN)
-        return f->kind == FROM_LLM;
-    return !f->natural.name.n && (reaches_left(f->left) || f->right->kind == FROM_LLM);
+        return item_reaches_left(f);
+    return !f->natural.name.n && (reaches_left(f->left) || item_reaches_left(f->right));
 }
 
 from_item *from_comma(parser *p, from_item *a, from_item *b) {

@@ -178,7 +178,8 @@ struct from_item {
     str path;   /* FROM_FILE */
     list args;  /* FROM_FUNCTION: of node* */
     query *query;
-    node *llm; /* FROM_LLM */
+    bool lateral; /* FROM_QUERY: it may read the tables to its left */
+    node *llm;    /* FROM_LLM */
     ident alias;
     list columns; /* of ident*: column aliases */
     join_kind join;

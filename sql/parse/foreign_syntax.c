@@ -150,9 +150,6 @@ static bool is_word(token t, const char *word) {
 }
 
 const char *foreign_syntax_hint(const parser *p, int code, token at) {
-    if (p->previous_code == TK_LP && is_word(p->before, "LATERAL"))
-        return "write a subquery in the select list, which may read the tables of FROM, or "
-               "JOIN the tables ON its condition";
     if (code == TK_RP && p->previous_code == TK_LP && is_word(p->before, "STRUCT"))
         return "name its fields: STRUCT(mood TEXT, …)";
     if (code == TK_LP && is_word(p->before, "."))

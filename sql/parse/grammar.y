@@ -2,7 +2,7 @@
  * grammar.y - the SQL grammar, for lemon. Its actions only call the constructors of ast.c.
  *
  * The words listed as %fallback are keywords only where the grammar accepts them, and names
- * elsewhere. FILTER, OVER, QUALIFY and WINDOW, and the names of SQL_LLM_NAMES (LLM_NAME), are
+ * elsewhere. FILTER, LATERAL, OVER, QUALIFY and WINDOW, and the names of SQL_LLM_NAMES (LLM_NAME), are
  * keywords only if parse.c finds the tokens around them that their syntax requires. All other keywords are reserved.
  * The binder resolves names and types.
  */
@@ -43,7 +43,7 @@ static int end_of(token t) {
 
 %fallback ID
     ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END ERROR EXCLUDE EXPLAIN FILTER
-    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST LLM_NAME MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
+    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST LATERAL LLM_NAME MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
     RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW STRUCT TIES TO TRANSACTION UNBOUNDED UNPIN
     VIEW WARM.
 
@@ -585,6 +585,8 @@ from_base(A) ::= STRING(S). { A = from_file(p, S); }
 from_base(A) ::= name(N) LP expr_list(L) RP(E). { A = from_function(p, N, L, E); }
 from_base(A) ::= paren_query(Q). [LOWEST] { A = from_query(p, Q); }
 from_base(A) ::= llm(X). { A = from_llm(p, X); }
+from_base(A) ::= LATERAL paren_query(Q). { A = from_query(p, Q); A->lateral = true; }
+from_base(A) ::= LATERAL name(N) LP expr_list(L) RP(E). { A = from_function(p, N, L, E); }
 
 %type where_opt {node *}
 %type having_opt {node *}

@@ -211,7 +211,16 @@ static bool number_follows(const parser *p, size_t at) {
     return next == TK_NUMBER || next == TK_VARIABLE;
 }
 
-/* Returns the code of a token in its context. OVER, FILTER, WINDOW and QUALIFY are keywords only
+/* True if a subquery in parentheses or a function call comes next. */
+static bool table_follows(const parser *p, size_t at) {
+    int next = peek(p, &at), then = peek(p, &at);
+    if (is_name(next))
+        return then == TK_LP;
+    return next == TK_LP &&
+           (then == TK_SELECT || then == TK_WITH || then == TK_VALUES || then == TK_LP);
+}
+
+/* Returns the code of a token in its context. OVER, FILTER, LATERAL, WINDOW and QUALIFY are keywords only
  * between the tokens that their syntax requires, as in sqlite3; elsewhere they are names (and
  * aliases without AS). OFFSET cannot be an alias if a number follows. A name of SQL_LLM_NAMES is one
  * if a ( follows. `at` is the position after the word. */
@@ -221,6 +230,12 @@ static int keyword_in_context(const parser *p, int code, str word, size_t at) {
         return TK_LLM_NAME;
     if (code == TK_OFFSET)
         return number_follows(p, at) ? TK_OFFSET_NUMBER : code;
+    if (code == TK_LATERAL)
+        return (p->previous_code == TK_COMMA || p->previous_code == TK_JOIN ||
+                p->previous_code == TK_FROM) &&
+                       table_follows(p, at)
+                   ? code
+                   : TK_ID;
     if (code != TK_OVER && code != TK_FILTER && code != TK_WINDOW && code != TK_QUALIFY)
         return code;
     int next = peek(p, &at);

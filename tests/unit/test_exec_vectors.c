@@ -1,6 +1,6 @@
 /*
- * test_exec_vectors.c - ORDER BY a distance LIMIT k gives the same rows, distances and order with
- * rule.nearest on and off, on one thread and on several.
+ * test_exec_vectors.c - ORDER BY a distance LIMIT k, alone and for each row of a table, gives the
+ * same rows, distances and order with rule.nearest on and off, on one thread and on several.
  *
  * Tables have NULLs, equal vectors and equal distances, few rows and several batches; a batch of the
  * large one is large enough for threads.
@@ -69,6 +69,25 @@ static void print_query(buf *out, const char *table, int dims, int rows) {
     buf_free(&query);
 }
 
+/* The nearest rows of each row: of one that has no vector, of one of zeros, and with NULLs among the
+ * rows to search. */
+static void print_join(buf *out, const char *table, int rows) {
+    static const char *const operators[] = {"<->", "<#>", "<=>"};
+    const char *how = operators[pick(3)];
+    int first = pick(rows / 2);
+    bool swapped = pick(2);
+    buf_printf(out,
+               "SELECT a.id, x.* FROM %s AS a %s LATERAL (SELECT id, n%s FROM %s AS b "
+               "WHERE n >= %d%s ORDER BY %s.v %s %s.v LIMIT %d) AS x ON %s "
+               "WHERE a.id BETWEEN %d AND %d",
+               table, pick(2) ? "JOIN" : "LEFT JOIN", pick(2) ? ", a.v <-> v" : "", table, pick(10),
+               pick(8) ? " AND (v IS NULL OR vector_norm(v) > 0)" : "", swapped ? "b" : "a", how,
+               swapped ? "a" : "b", pick(12) + 1, pick(2) ? "true" : "x.n < 9", first,
+               first + 1 + pick(rows < 1000 ? 30 : 2));
+    if (pick(8))
+        buf_append_c(out, " AND (a.v IS NULL OR vector_norm(a.v) > 0)");
+}
+
 static void test_rule_keeps_results(void **state) {
     (void)state;
     static const char *const ways[] = {"SET threads = 1", "SET threads = 3",
@@ -85,8 +104,11 @@ static void test_rule_keeps_results(void **state) {
         answer a[BASE_COUNT(ways)];
         bool small = pick(3) > 0;
         buf_clear(&sql);
-        print_query(&sql, small ? "small" : "large", small ? SMALL_DIMS : LARGE_DIMS,
-                    small ? 200 : LARGE_ROWS);
+        if (i % 2)
+            print_join(&sql, small ? "small" : "large", small ? 200 : LARGE_ROWS);
+        else
+            print_query(&sql, small ? "small" : "large", small ? SMALL_DIMS : LARGE_DIMS,
+                        small ? 200 : LARGE_ROWS);
         for (size_t k = 0; k < BASE_COUNT(ways); k++) {
             run_c(d, ways[k]);
             run(d, buf_str(&sql), &a[k]);
