@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
     char own[] = "/tmp/bench-vectors-XXXXXX";
     const char *dir = b.dir ? b.dir : mkdtemp(own);
     char *csv = NULL;
-    db *d;
+    db *d = NULL;
     err e = {0};
     if (!dir || asprintf(&csv, "%s/items.csv", dir) < 0 ||
         db_open(&(db_options){.path = NULL}, &d, &e))
