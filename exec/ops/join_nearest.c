@@ -1,11 +1,13 @@
 /*
- * join_nearest.c - exact top-k search for many vectors at once, as in faiss's IndexFlat: threads
- * take some tiles of left rows and go over the right rows in blocks, which stay in the processor's cache
- * for all of these tiles.
+ * join_nearest.c - exact top-k search for many vectors at once, as in faiss's IndexFlat: a thread
+ * takes a few tiles of left rows and compares them with the right rows block by block, so that a block
+ * stays in the processor's cache for all of these tiles.
  *
- * Inner products of tiles (vector_inner_tile) give a lower bound of each distance. Only a pair whose
- * bound is below the k-th distance so far is computed by vector_distance, as the expression is.
- * Invariant: the candidates are those that a stable sort by the distance keeps.
+ * Inner products of a tile (vector_inner_tile) give a lower bound of each distance. Only for a pair
+ * whose bound is below the k-th least distance so far, the distance itself is computed, by
+ * vector_distance, as the expression does.
+ * Invariant: the candidates of a left row are the first k of all right rows in a stable sort by their
+ * distance.
  */
 #include <math.h>
 #include <pthread.h>
@@ -16,7 +18,8 @@
 #include "join_nearest_int.h"
 #include "storage/containers.h"
 
-/* BLOCK: right rows in a block. TILES: tiles that go over a block one after the other. PAIRS_PER_THREAD: pairs for which a thread is started. */
+/* BLOCK: right rows in a block. TILES: tiles that are compared with a block one after the other.
+ * PAIRS_PER_THREAD: pairs for which a thread is started. */
 enum { BLOCK = 256, TILES = 16, THREADS_MAX = 64, PAIRS_PER_THREAD = 1 << 15 };
 
 typedef struct neighbour {
@@ -186,7 +189,7 @@ static void search_block(join_nearest *j, const tile *t, uint32_t from, uint32_t
  * without a vector has the first k right rows, since all of its distances are NULL. */
 static void search_rows(join_nearest *j, int from, int to) {
     uint32_t n = (uint32_t)rowset_rows(j->right);
-    tile tiles[TILES] = {{0}};
+    tile tiles[TILES];
     for (int left = from; left < to;) {
         int used = 0;
         memset(tiles, 0, sizeof tiles);
