@@ -218,6 +218,8 @@ llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
  * that use the span. The caller does not release the span. Only one thread at a time may use the
  * arena. */
 llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem);
+/* Makes, in `mem`, a span with the tokens and texts of several spans. */
+llm_span *llm_span_join(llm_span_kind kind, llm_span *const *parts, int n, arena *mem);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
 const llm_token *llm_span_tokens(const llm_span *span, size_t *count);

@@ -193,6 +193,7 @@ const setting_info *settings_table(size_t *count);
     X(CHAR_, "char", 1, -1, "i", TEXT, 0, "char(n, …)", "the text of these code points")                                  \
     X(UNICODE, "unicode", 1, 1, "t", INTEGER, 0, "unicode(text)", "code point of the first character")                    \
     X(HASH, "hash", 1, -1, "a", INTEGER, 0, "hash(x, …), hash(*)", "a hash of the values; draws the same sample each time: ORDER BY hash(*) LIMIT 100") \
+    X(JSON_QUOTE, "json_quote", 1, 1, "a", TEXT, 0, "json_quote(x)", "the value as JSON: a text in quotes, NULL as null")         \
     X(TYPEOF, "typeof", 1, 1, "a", TEXT, 0, "typeof(x)", "the name of the value's type")                                  \
     X(COALESCE, "coalesce", 1, -1, "=", COMMON, 0, "coalesce(a, b, …)", "the first argument that is not NULL")                     \
     X(IFNULL, "ifnull", 2, 2, "=", COMMON, 0, "ifnull(a, b)", "a, or b if a is NULL")                                     \
@@ -379,6 +380,8 @@ typedef struct llm_call {
     int nfields;
     str *field_names;
     bool *field_required; /* the prompt names the field in braces */
+    bool *field_lists;    /* the value of contexts =>: a JSON array of texts */
+    bool contexts_ranked; /* contexts_order => 'ranked': the texts are sent in the array's order */
     llm_returns returns;
     bool by_use; /* the type was inferred from the context, not given by RETURNS */
     str field;   /* the STRUCT's field that it answers; n = 0: the call returns no STRUCT */

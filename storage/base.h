@@ -296,6 +296,11 @@ void value_print(buf *b, value v);
 /* Appends the value as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. A VECTOR is a text, which
  * is converted where a VECTOR is expected: '[1,0.5]'. */
 void value_print_sql(buf *b, value v);
+/* Appends the value as JSON: a VECTOR as an array, a BLOB as a string of hexadecimal digits, a REAL
+ * that is not finite as null. */
+void value_print_json(buf *b, value v);
+/* Appends a text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+void buf_append_json(buf *out, str text);
 /* Parses an optional sign and decimal digits; false: s is anything else, or out of range. */
 bool parse_integer(str s, int64_t *out);
 /* Parses a decimal number, with '.' in every locale; false: s is anything else (also hex, nan or

@@ -350,6 +350,10 @@ int table_file_next(table_file *f, const value_type *types, batch *out, int64_t 
  * empty text and a text equal to null_text are quoted; a BLOB is written as \x00ff. */
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text);
 
+/* Reads a JSON array of strings, numbers, booleans and nulls. Sets *out, allocated in `mem`, to its
+ * elements as texts; p = NULL: a null. Returns false if `text` is anything else. */
+bool json_texts(str text, arena *mem, str **out, int *n);
+
 /* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------- */
 
 /* Every read compares the value's checksum and the caller's identity bytes; a value that fails is a

@@ -317,6 +317,14 @@ static int fn_hex(const call_env *c, const value *args, value *out) {
     return text_result(out, (str){made, s.n * 2});
 }
 
+static int fn_json_quote(const call_env *c, const value *args, value *out) {
+    buf made = {0};
+    value_print_json(&made, args[0]);
+    *out = value_text(str_copy(c->mem, buf_str(&made)));
+    buf_free(&made);
+    return 0;
+}
+
 static int fn_char(const call_env *c, const value *args, value *out) {
     char *made = arena_alloc(c->mem, 4 * (size_t)c->x->nargs);
     size_t n = 0;
@@ -335,17 +343,29 @@ static int fn_unicode(const call_env *c, const value *args, value *out) {
 }
 
 const function_row_entry text_functions[] = {
-    {FUNC_LENGTH, false, fn_length},      {FUNC_LOWER, false, fn_lower},
-    {FUNC_UPPER, false, fn_upper},        {FUNC_TRIM, false, fn_trim},
-    {FUNC_LTRIM, false, fn_ltrim},        {FUNC_RTRIM, false, fn_rtrim},
-    {FUNC_SUBSTR, false, fn_substr},      {FUNC_REPLACE, false, fn_replace},
-    {FUNC_INSTR, false, fn_instr},        {FUNC_CONCAT, true, fn_concat},
-    {FUNC_REPEAT, false, fn_repeat},      {FUNC_HEX, false, fn_hex},
-    {FUNC_CHAR_, true, fn_char},          {FUNC_UNICODE, false, fn_unicode},
-    {FUNC_LEFT_, false, fn_left},         {FUNC_RIGHT_, false, fn_right},
-    {FUNC_LPAD, false, fn_lpad},          {FUNC_RPAD, false, fn_rpad},
-    {FUNC_REVERSE, false, fn_reverse},    {FUNC_SPLIT_PART, false, fn_split_part},
-    {FUNC_CONCAT_WS, true, fn_concat_ws}, {FUNC_LEVENSHTEIN, false, fn_levenshtein},
+    {FUNC_LENGTH, false, fn_length},
+    {FUNC_LOWER, false, fn_lower},
+    {FUNC_UPPER, false, fn_upper},
+    {FUNC_TRIM, false, fn_trim},
+    {FUNC_LTRIM, false, fn_ltrim},
+    {FUNC_RTRIM, false, fn_rtrim},
+    {FUNC_SUBSTR, false, fn_substr},
+    {FUNC_REPLACE, false, fn_replace},
+    {FUNC_INSTR, false, fn_instr},
+    {FUNC_CONCAT, true, fn_concat},
+    {FUNC_REPEAT, false, fn_repeat},
+    {FUNC_HEX, false, fn_hex},
+    {FUNC_CHAR_, true, fn_char},
+    {FUNC_UNICODE, false, fn_unicode},
+    {FUNC_LEFT_, false, fn_left},
+    {FUNC_RIGHT_, false, fn_right},
+    {FUNC_LPAD, false, fn_lpad},
+    {FUNC_RPAD, false, fn_rpad},
+    {FUNC_REVERSE, false, fn_reverse},
+    {FUNC_SPLIT_PART, false, fn_split_part},
+    {FUNC_CONCAT_WS, true, fn_concat_ws},
+    {FUNC_LEVENSHTEIN, false, fn_levenshtein},
+    {FUNC_JSON_QUOTE, true, fn_json_quote},
 };
 const size_t text_function_count = BASE_COUNT(text_functions);
 

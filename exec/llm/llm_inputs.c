@@ -23,6 +23,7 @@ typedef struct dictionary {
     uint32_t ntexts, text_room, nkeys, key_room;
     str *texts;
     hash128 *keys;
+    context_sets *sets; /* of contexts => whose order may be chosen: then it has no texts yet */
     arena *mem;
 } dictionary;
 
@@ -49,6 +50,40 @@ static uint32_t field_intern(gathering *g, int field, str text, arena *keep) {
     ARENA_PUSH(d->mem, d->texts, d->ntexts, d->text_room, keep ? str_copy(keep, text) : text);
     ARENA_PUSH(d->mem, d->keys, d->nkeys, d->key_room, key);
     return d->ntexts - 1;
+}
+
+/* Whether the order of a call's contexts is left as it is. Calls that go on from each other must send
+ * the same prompt about a row, and each knows only its own rows. */
+static bool contexts_are_ranked(const exec_ctx *ctx, const llm_call *call) {
+    return call->contexts_ranked || call->after || call->goes_on ||
+           ctx->settings->psm == PSM_SETTING_OFF;
+}
+
+/* Sets *id to the id of the texts in a JSON array; PSM_ABSENT: it has none. */
+static int list_intern(gathering *g, const llm_call *call, int field, str json, arena *pass,
+                       arena *keep, uint32_t *id, err *e) {
+    dictionary *d = &g->fields[field];
+    str *texts;
+    int n, status = contexts_read(call, json, pass, &texts, &n, e);
+    if (status || n == 0)
+        *id = PSM_ABSENT;
+    else if (d->sets)
+        *id = contexts_intern(d->sets, texts, n);
+    else
+        *id = field_intern(g, field, contexts_join(texts, n, pass), keep);
+    return status;
+}
+
+/* Orders the sets of contexts, and makes their texts. */
+static int lists_finish(gathering *g, int field, arena *keep, const atomic_bool *cancel, err *e) {
+    context_sets *sets = g->fields[field].sets;
+    int status = sets ? contexts_order(sets, cancel, e) : 0;
+    for (uint32_t i = 0; sets && i < contexts_count(sets) && !status; i++) {
+        field_intern(g, field, contexts_text(sets, i, keep), NULL);
+        if (i % BATCH_ROWS == 0)
+            status = arena_full_error(keep, e);
+    }
+    return status;
 }
 
 /* Appends a cell so that equal bytes are equal values. */
@@ -216,17 +251,17 @@ static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of
             continue;
         }
         value v = column_get(&of->fields[f], row), text;
-        if (v.type == TYPE_NULL) {
-            ids[f] = PSM_ABSENT;
-            if (call->field_required[f])
-                *state = ROW_EMPTY;
-            continue;
-        }
+        ids[f] = PSM_ABSENT;
         int status = value_cast(pass, v, TYPE_TEXT, &text, e);
+        if (!status && v.type != TYPE_NULL && call->field_lists[f])
+            status = list_intern(g, call, f, text.s, pass, keep, &ids[f], e);
+        else if (!status && v.type != TYPE_NULL)
+            ids[f] = field_intern(g, f, text.s, is_text_column(site->args[f]) ? NULL : keep);
         if (status)
             return status;
-        ids[f] = field_intern(g, f, text.s, is_text_column(site->args[f]) ? NULL : keep);
-        present++;
+        present += ids[f] != PSM_ABSENT;
+        if (ids[f] == PSM_ABSENT && call->field_required[f])
+            *state = ROW_EMPTY;
     }
     if (*state == ROW_INPUT && g->in->nfields > 0 && present == 0)
         *state = ROW_EMPTY;
@@ -265,14 +300,17 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
 int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const late_source *sources,
                   const rowset *rows, bool dedup, arena *mem, llm_inputs **out, err *e) {
     int n = site->call->nfields;
-    bool late = false;
+    bool late = false, chosen = !contexts_are_ranked(ctx, site->call);
     llm_inputs *in = ARENA_NEW(mem, llm_inputs);
     gathering g = {.in = in, .sources = sources, .mem = arena_new_in(ctx->space)};
     g.fields = ARENA_ARRAY(g.mem, dictionary, n + 1);
     g.room = ARENA_ARRAY(g.mem, uint32_t, n + 1);
     g.inputs.mem = g.mem;
     for (int f = 0; f < n; f++)
-        g.fields[f].mem = g.fields[f].index.mem = arena_new_in(ctx->space);
+        g.fields[f] = (dictionary){.mem = arena_new_in(ctx->space),
+                                   .sets = chosen && site->call->field_lists[f] && !sources[f].late
+                                               ? contexts_new(ctx->space)
+                                               : NULL};
     in->nfields = n;
     in->fields = ARENA_ARRAY(mem, field_values, n + 1);
     in->value = ARENA_ARRAY(mem, uint32_t *, n + 1);
@@ -282,15 +320,20 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const late_source *
     int status = gather_rows(&g, ctx, site, rows, dedup, ctx->llm->kept, e);
     for (int f = 0; f < n && status == 0; f++) {
         late = late || sources[f].late;
-        if (sources[f].late)
+        if (sources[f].late) {
             late_finish(&g, f, mem);
-        else
+            continue;
+        }
+        status = lists_finish(&g, f, ctx->llm->kept, ctx->cancel, e);
+        if (!status)
             status = field_finish(&g, f, mem, ctx->cancel, e);
     }
     if (late)
         in->resolved = ARENA_ARRAY(mem, uint8_t, in->count + 1);
-    for (int f = 0; f < n; f++)
+    for (int f = 0; f < n; f++) {
         arena_free(g.fields[f].mem);
+        contexts_free(g.fields[f].sets);
+    }
     arena_free(g.mem);
     buf_free(&g.made_of);
     *out = in;

@@ -25,6 +25,26 @@
 #include "models_int.h"
 #include "ops/op_int.h"
 
+/* ---- contexts (llm_contexts.c) --------------------------------------------------------------- */
+
+/* Reads a value of contexts =>: sets *out, allocated in `mem`, to its texts, each without line breaks;
+ * empty texts and NULLs are left out. ERR_TYPE: it is no JSON array of texts. */
+int contexts_read(const llm_call *call, str json, arena *mem, str **out, int *n, err *e);
+/* Returns the texts as the value of a field: the lines of a text. n = 0: there is none. */
+str contexts_join(const str *texts, int n, arena *mem);
+
+/* Sets of texts; a set's number is the order in which it was added, from 0. */
+typedef struct context_sets context_sets;
+context_sets *contexts_new(workmem *space);
+void contexts_free(context_sets *s); /* NULL is fine */
+/* Returns the number of the set of these texts. */
+uint32_t contexts_intern(context_sets *s, const str *texts, int n);
+uint32_t contexts_count(const context_sets *s);
+/* Decides in which order the texts of each set are sent. ERR_CANCELLED. */
+int contexts_order(context_sets *s, const atomic_bool *cancel, err *e);
+/* Returns the texts of a set in their order, as contexts_join does. */
+str contexts_text(const context_sets *s, uint32_t set, arena *mem);
+
 /* ---- inputs (llm_inputs.c) ------------------------------------------------------------------- */
 
 /* LATE_UNKNOWN: the answers that the value is computed from may not be there yet. LATE_NULL: it is
@@ -133,6 +153,9 @@ typedef struct prompt_spec {
     const prompt *like;
 } prompt_spec;
 
+/* Appends the text of a cell as it stands in a prompt: every line break (LF, CR, CRLF, VT, FF, NEL,
+ * LS, PS) is one space. */
+void prompt_append_cell(buf *out, str cell);
 /* Sets *out to the guide of the call's answers, which the runtime owns; NULL: free text. */
 int call_guide(const exec_ctx *ctx, const llm_call *call, llm_engine *engine, llm_guide **out,
                err *e);

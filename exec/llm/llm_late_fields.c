@@ -125,16 +125,31 @@ static void set_text(op *o, site_run *site, int f, uint32_t id, str text, late_s
     prompt_add_value(site->prompt, site->in, f, id, kept);
 }
 
-static int set_value(op *o, site_run *site, int f, uint32_t id, value v, err *e) {
+/* Returns the text of a late field's value; p = NULL: it is absent. */
+static int late_text(op *o, const site_run *site, int f, value v, str *out, err *e) {
     llm_state *s = o->state;
-    value text;
-    if (v.type == TYPE_NULL) {
-        site->in->fields[f].state[id] = LATE_NULL;
+    const llm_call *call = site->plan->call;
+    value text = v;
+    str *texts;
+    int n, status = value_cast(s->scratch, v, TYPE_TEXT, &text, e);
+    *out = (str){NULL, 0};
+    if (status || v.type == TYPE_NULL)
+        return status;
+    *out = text.s;
+    if (!call->field_lists[f])
         return 0;
-    }
-    int status = value_cast(s->scratch, v, TYPE_TEXT, &text, e);
-    if (status == 0)
-        set_text(o, site, f, id, text.s, LATE_KNOWN);
+    status = contexts_read(call, text.s, s->scratch, &texts, &n, e);
+    *out = status || n == 0 ? (str){NULL, 0} : contexts_join(texts, n, s->scratch);
+    return status;
+}
+
+static int set_value(op *o, site_run *site, int f, uint32_t id, value v, err *e) {
+    str text;
+    int status = late_text(o, site, f, v, &text, e);
+    if (status == 0 && text.p == NULL)
+        site->in->fields[f].state[id] = LATE_NULL;
+    else if (status == 0)
+        set_text(o, site, f, id, text, LATE_KNOWN);
     return status;
 }
 
@@ -337,14 +352,16 @@ static int assume_values(op *o, site_run *site, int f, const made_up *made, cons
         return status;
     bool failed = eval_column(x, &view, s->scratch, &values, &ignored) != 0;
     for (int i = 0; i < count; i++) {
-        value text, v = failed ? value_null() : column_get(&values, i);
-        if (v.type == TYPE_NULL && !failed && o->ctx->count_only) {
+        str text;
+        value v = failed ? value_null() : column_get(&values, i);
+        bool unread = late_text(o, site, f, v, &text, &ignored) != 0;
+        if (text.p == NULL && !failed && !unread && o->ctx->count_only) {
             site->in->fields[f].state[ids[i]] = LATE_NULL;
             continue;
         }
-        if (v.type == TYPE_NULL || value_cast(s->scratch, v, TYPE_TEXT, &text, &ignored) != 0)
-            text = value_text(first_answer(o, x, made, rows[i]));
-        set_text(o, site, f, ids[i], text.s, LATE_ASSUMED);
+        if (text.p == NULL)
+            text = first_answer(o, x, made, rows[i]);
+        set_text(o, site, f, ids[i], text, LATE_ASSUMED);
     }
     return check_cancel(o->ctx->cancel, e);
 }

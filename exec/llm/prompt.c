@@ -15,6 +15,9 @@
  *     \nreview: …\nmood: positive\nstars: 4\n
  *     \nreview: …\nmood:
  *
+ * Each text of contexts => is a line of the field context:
+ *     \ncontext: …\ncontext: …\nquestion: …\nanswer:
+ *
  * The labels of a call, a line each, stand before the examples in both layouts.
  *
  * Invariant: only this file and the engine's templates start a line of a prompt. A line break
@@ -26,9 +29,9 @@
 #include <string.h>
 
 #include "llm_int.h"
+#include "storage/containers.h"
 
-/* Appends cell text with every line break (LF, CR, CRLF, VT, FF, NEL, LS, PS) as one space. */
-static void append_cell(buf *out, str cell) {
+void prompt_append_cell(buf *out, str cell) {
     for (size_t i = 0; i < cell.n; i++) {
         unsigned char c = (unsigned char)cell.p[i];
         if (c == '\r' && i + 1 < cell.n && cell.p[i + 1] == '\n')
@@ -55,7 +58,7 @@ static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char 
     buf b = {0};
     buf_append_c(&b, before);
     if (cell)
-        append_cell(&b, text);
+        prompt_append_cell(&b, text);
     else
         buf_append_str(&b, text);
     buf_append_c(&b, after);
@@ -91,7 +94,7 @@ static llm_format wanted_format(const settings *s, const llm_call *call) {
 /* Appends the line before a call's answer. */
 static void append_answer_line(const llm_template *frame, const llm_call *call, buf *out) {
     if (call->cue.n > 0) {
-        append_cell(out, call->cue);
+        prompt_append_cell(out, call->cue);
         buf_append_char(out, ':');
     } else {
         buf_append_str(out, frame->after);
@@ -166,10 +169,10 @@ static llm_span *instruction_span(const prompt *p, const char *before, str text)
 static void add_labels(const prompt *p, prompt_part *part, const llm_labels *labels) {
     buf b = {0};
     for (int i = 0; i < labels->n; i++) {
-        append_cell(&b, labels->labels[i]);
+        prompt_append_cell(&b, labels->labels[i]);
         if (labels->descriptions && labels->descriptions[i].n > 0) {
             buf_append_c(&b, ": ");
-            append_cell(&b, labels->descriptions[i]);
+            prompt_append_cell(&b, labels->descriptions[i]);
         }
         buf_append_char(&b, '\n');
     }
@@ -236,6 +239,25 @@ void prompt_set_data_first(prompt *p) {
     build_part(p, &p->parts[0]);
 }
 
+/* Makes the span of a list of texts, which are lines of `text`: " first\ncontext: second\n". Each
+ * text is tokenized by itself, so that it has the same tokens at any place. */
+static llm_span *list_span(const prompt *p, int field, str text, arena *mem) {
+    int n = 0, cap = 0;
+    llm_span **parts = NULL;
+    while (text.n > 0) {
+        str line = str_split_next(&text, '\n');
+        if (n > 0)
+            ARRAY_PUSH(parts, n, cap, llm_span_retain(p->names[field]));
+        llm_span *one = span_printf(p->engine, LLM_SPAN_VALUE, " ", line, "\n", true, NULL);
+        ARRAY_PUSH(parts, n, cap, one);
+    }
+    llm_span *all = llm_span_join(LLM_SPAN_VALUE, parts, n, mem);
+    for (int i = 0; i < n; i++)
+        llm_span_release(parts[i]);
+    free(parts);
+    return all;
+}
+
 /* Makes the span of a field's value. The answer to an earlier part ends with the line, but in a chat
  * with the turn. */
 static llm_span *value_span(const prompt *p, int field, str text, arena *mem) {
@@ -248,6 +270,8 @@ static llm_span *value_span(const prompt *p, int field, str text, arena *mem) {
     }
     if (p->call->returns == RETURNS_VECTOR)
         return llm_span_new_in(p->engine, LLM_SPAN_VALUE, text, mem);
+    if (p->call->field_lists[field])
+        return list_span(p, field, text, mem);
     return span_printf(p->engine, LLM_SPAN_VALUE, " ", text, "\n", true, mem);
 }
 
@@ -329,9 +353,9 @@ void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
             int f = order ? order[k] : k;
             if (f >= call->nfields || !examples[i].fields[f].p)
                 continue;
-            append_cell(&b, call->field_names[f]);
+            prompt_append_cell(&b, call->field_names[f]);
             buf_append_c(&b, ": ");
-            append_cell(&b, examples[i].fields[f]);
+            prompt_append_cell(&b, examples[i].fields[f]);
             buf_append_char(&b, '\n');
         }
         if (p->data_first) {
@@ -342,9 +366,9 @@ void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
         for (int k = 0; k < call->nexample_answers; k++) {
             if (!examples[i].answers[k].p)
                 continue;
-            append_cell(&b, call->example_answers[k]);
+            prompt_append_cell(&b, call->example_answers[k]);
             buf_append_c(&b, ": ");
-            append_cell(&b, examples[i].answers[k]);
+            prompt_append_cell(&b, examples[i].answers[k]);
             buf_append_char(&b, '\n');
         }
     }

@@ -23,31 +23,57 @@ bool engine_starts_after(const llm_engine *engine, llm_token last) {
     return engine->tokenizer != NULL && tokenizer_starts_after(engine->tokenizer, last);
 }
 
-/* Makes a span in `mem`, or on the heap if `mem` is NULL. The first reference to a span in an arena
- * is not released, so its count does not reach 0 and the span is not freed. */
+/* Makes a span with room for its tokens and text, in `mem`, or on the heap if `mem` is NULL. The first
+ * reference to a span in an arena is not released, so its count does not reach 0 and the span is not
+ * freed. */
+static llm_span *span_alloc(llm_span_kind kind, size_t count, size_t text_bytes, arena *mem) {
+    size_t token_bytes = count * sizeof(llm_token);
+    size_t bytes = sizeof(llm_span) + token_bytes + text_bytes + 1;
+    llm_span *span = mem ? arena_alloc(mem, bytes) : mem_alloc(bytes);
+    atomic_init(&span->refs, 1);
+    span->kind = kind;
+    span->count = count;
+    char *text = (char *)(span + 1) + token_bytes;
+    text[text_bytes] = '\0';
+    span->tokens = (llm_token *)(span + 1);
+    span->text = (str){text, text_bytes};
+    return span;
+}
+
+/* Copies tokens and text to places in a new span. */
+static void span_fill(llm_span *span, size_t token_at, const llm_token *tokens, size_t count,
+                      size_t text_at, str text) {
+    llm_token *own_tokens = (llm_token *)(span + 1);
+    if (count > 0)
+        memcpy(own_tokens + token_at, tokens, count * sizeof *tokens);
+    if (text.n > 0)
+        memcpy((char *)(own_tokens + span->count) + text_at, text.p, text.n);
+}
+
 static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start,
                            arena *mem) {
     llm_token *tokens = NULL;
     size_t count = 0, cap = 0;
     engine_encode(engine, text, kind == LLM_SPAN_TEMPLATE, start, &tokens, &count, &cap);
-
-    size_t token_bytes = count * sizeof(llm_token);
-    size_t bytes = sizeof(llm_span) + token_bytes + text.n + 1;
-    llm_span *span = mem ? arena_alloc(mem, bytes) : mem_alloc(bytes);
-    llm_token *own_tokens = (llm_token *)(span + 1);
-    char *own_text = (char *)own_tokens + token_bytes;
-    if (count > 0)
-        memcpy(own_tokens, tokens, token_bytes);
-    if (text.n > 0)
-        memcpy(own_text, text.p, text.n);
-    own_text[text.n] = '\0';
+    llm_span *span = span_alloc(kind, count, text.n, mem);
+    span_fill(span, 0, tokens, count, 0, text);
     free(tokens);
+    return span;
+}
 
-    atomic_init(&span->refs, 1);
-    span->kind = kind;
-    span->count = count;
-    span->tokens = own_tokens;
-    span->text = (str){own_text, text.n};
+llm_span *llm_span_join(llm_span_kind kind, llm_span *const *parts, int n, arena *mem) {
+    size_t count = 0, bytes = 0;
+    for (int i = 0; i < n; i++) {
+        count += parts[i]->count;
+        bytes += parts[i]->text.n;
+    }
+    llm_span *span = span_alloc(kind, count, bytes, mem);
+    count = bytes = 0;
+    for (int i = 0; i < n; i++) {
+        span_fill(span, count, parts[i]->tokens, parts[i]->count, bytes, parts[i]->text);
+        count += parts[i]->count;
+        bytes += parts[i]->text.n;
+    }
     return span;
 }
 

@@ -95,6 +95,7 @@ static llm_site known_part(const layout *l, const llm_site *u) {
     *call = *u->call;
     call->field_names = ARENA_ARRAY(l->s->mem, str, call->nfields + 1);
     call->field_required = ARENA_ARRAY(l->s->mem, bool, call->nfields + 1);
+    call->field_lists = ARENA_ARRAY(l->s->mem, bool, call->nfields + 1);
     call->answer_texts = ARENA_ARRAY(l->s->mem, uint32_t, call->nfields + 1);
     call->nfields = 0;
     for (int f = 0; f < u->call->nfields; f++) {
@@ -102,6 +103,7 @@ static llm_site known_part(const layout *l, const llm_site *u) {
             continue;
         part.args[call->nfields] = u->args[f];
         call->field_names[call->nfields] = u->call->field_names[f];
+        call->field_lists[call->nfields] = u->call->field_lists[f];
         call->field_required[call->nfields++] = u->call->field_required[f];
     }
     return part;

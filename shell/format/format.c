@@ -134,33 +134,6 @@ void format_visible_but(buf *out, str text, const char *kept, bool utf8) {
     buf_append(out, text.p + plain, text.n - plain);
 }
 
-void format_json_string(buf *out, str text) {
-    static const char short_names[] = "\bb\ff\nn\rr\tt\"\"\\\\";
-    buf_append_char(out, '"');
-    for (size_t i = 0; i < text.n;) {
-        unsigned char c = (unsigned char)text.p[i];
-        const char *name = c ? strchr(short_names, c) : NULL;
-        if (c < 0x80) {
-            if (name != NULL && (name - short_names) % 2 == 0)
-                buf_printf(out, "\\%c", name[1]);
-            else if (c == '"' || c == '\\')
-                buf_printf(out, "\\%c", c);
-            else if (c < 0x20)
-                buf_printf(out, "\\u%04x", c);
-            else
-                buf_append_char(out, (char)c);
-            i++;
-            continue;
-        }
-        uint32_t cp; /* U+FFFD for invalid UTF-8, which JSON readers refuse */
-        size_t n = utf8_next((str){text.p + i, text.n - i}, &cp);
-        char encoded[4];
-        buf_append(out, encoded, utf8_encode(cp, encoded));
-        i += n;
-    }
-    buf_append_char(out, '"');
-}
-
 void format_pad(buf *out, int columns) {
     static const char blanks[] = "                                                                ";
     for (int n = columns; n > 0; n -= (int)sizeof blanks - 1)

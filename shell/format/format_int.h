@@ -74,7 +74,6 @@ void format_cell(const format *f, buf *out, value v);
 void format_visible(buf *out, str text, bool utf8);
 /* Does the same, but keeps the control characters that `kept` has. */
 void format_visible_but(buf *out, str text, const char *kept, bool utf8);
-void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
 /* Appends n texts in as many columns as fit the screen, in order down each column. columns = 0: one
  * text per line. `styles`: the style of each text; may be NULL. */

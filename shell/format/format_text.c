@@ -5,7 +5,6 @@
  * Invariant: modes that programs read write numbers with value_print, independent of the locale,
  * and BOOLEAN as true or false, so that the same values and types are read back.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "format_int.h"
@@ -60,44 +59,14 @@ void text_list_row(format *f, const batch *b, int row) {
 
 /* ---- json ------------------------------------------------------------------------------------ */
 
-static void json_value(buf *out, value v) {
-    switch (v.type) {
-    case TYPE_NULL:
-        buf_append_c(out, "null");
-        return;
-    case TYPE_REAL:
-        if (!isfinite(v.r)) /* JSON has no NaN or infinity */
-            buf_append_c(out, "null");
-        else
-            value_print(out, v);
-        return;
-    case TYPE_BOOLEAN:
-    case TYPE_INTEGER:
-        value_print(out, v);
-        return;
-    case TYPE_TEXT:
-        format_json_string(out, v.s);
-        return;
-    case TYPE_VECTOR:
-        vector_print(out, v.s);
-        return;
-    case TYPE_BLOB:
-        buf_append_char(out, '"');
-        for (size_t i = 0; i < v.s.n; i++)
-            buf_printf(out, "%02x", (unsigned char)v.s.p[i]);
-        buf_append_char(out, '"');
-        return;
-    }
-}
-
 static void json_object(format *f, const batch *b, int row) {
     buf_append_char(f->out, '{');
     for (int i = 0; i < f->ncols; i++) {
         if (i)
             buf_append_char(f->out, ',');
-        format_json_string(f->out, str_from(f->names[i]));
+        buf_append_json(f->out, str_from(f->names[i]));
         buf_append_char(f->out, ':');
-        json_value(f->out, column_get(&b->cols[i], row));
+        value_print_json(f->out, column_get(&b->cols[i], row));
     }
     buf_append_char(f->out, '}');
 }

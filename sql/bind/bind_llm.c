@@ -73,6 +73,7 @@ typedef struct fields {
     str *tables; /* table of a field that is a column without alias; n = 0: any other field */
     int *positions, *lengths; /* spans in the statement's text */
     const node **stars;       /* the star (t.*) that the field comes from, or NULL */
+    bool *lists;              /* the value of contexts => */
     const llm_call *exampled; /* a call about these fields whose examples are bound; NULL: none */
 } fields;
 
@@ -87,6 +88,7 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
                          ARENA_ARRAY(b->mem, int, cap),
                          ARENA_ARRAY(b->mem, int, cap),
                          ARENA_ARRAY(b->mem, const node *, cap),
+                         ARENA_ARRAY(b->mem, bool, cap),
                          NULL};
         for (int i = 0; i < f->n; i++) {
             bigger.args[i] = f->args[i];
@@ -95,6 +97,7 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
             bigger.positions[i] = f->positions[i];
             bigger.lengths[i] = f->lengths[i];
             bigger.stars[i] = f->stars[i];
+            bigger.lists[i] = f->lists[i];
         }
         *f = bigger;
     }
@@ -104,7 +107,7 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
     f->positions[f->n] = n->pos;
     f->lengths[f->n] = n->len;
     f->stars[f->n] = n->kind == NODE_STAR ? n : NULL;
-    f->n++;
+    f->lists[f->n++] = false;
 }
 
 static int add_star(binder *b, fields *f, const node *n) {
@@ -147,6 +150,22 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
     /* the name is spelled as in the table, so that REVIEW and review give the same prompt */
     const scope_column *c = scope_named(b, n);
     add_field(b, f, x, c ? c->name : n->name.name, c ? c->table : n->qualifier.name, n);
+    return 0;
+}
+
+/* Adds the field of contexts =>. */
+static int bind_contexts(binder *b, fields *f, const node *n, ident name) {
+    expr *x = bind_expr(b, n);
+    if (!x || (expr_is_null(x) && !(x = to_type(b, x, TYPE_TEXT, "contexts"))))
+        return (int)b->e->code;
+    if (x->type != TYPE_TEXT) {
+        fail_node(b, n, "contexts => takes a query of texts or a JSON array of texts, not %s",
+                  type_name(x->type));
+        err_hint(b->e, "contexts => (SELECT body FROM docs ORDER BY … LIMIT 3)");
+        return ERR_BIND;
+    }
+    add_field(b, f, x, name.name, (str){NULL, 0}, n);
+    f->lists[f->n - 1] = true;
     return 0;
 }
 
@@ -242,6 +261,7 @@ static void prune_stars(binder *b, str prompt, fields *f) {
         f->tables[f->n] = all.tables[i];
         f->positions[f->n] = all.positions[i];
         f->lengths[f->n] = all.lengths[i];
+        f->lists[f->n] = all.lists[i];
         f->stars[f->n++] = all.stars[i];
     }
 }
@@ -626,7 +646,8 @@ static void key_options(const binder *b, buf *out, const llm_call *call) {
     bool given = call->temperature.type == TYPE_REAL;
     buf_printf(out, "|%d|%zu:%.*s|", llm_call_max_tokens(s, call), model.n, (int)model.n, model.p);
     value_print_sql(out, value_real(given ? call->temperature.r : s->temperature));
-    buf_printf(out, "|%d%d%d", call->calibrate, call->calibrate_given, call->on_error);
+    buf_printf(out, "|%d%d%d%d", call->calibrate, call->calibrate_given, call->on_error,
+               call->contexts_ranked);
     value_print_sql(out, call->otherwise);
     for (int i = 0; i < call->nstop; i++)
         value_print_sql(out, value_text(call->stop[i]));
@@ -641,6 +662,7 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     for (int i = 0; i < f->n; i++) {
         buf_printf(&k, "|%zu:", f->names[i].n);
         buf_append_str(&k, f->names[i]);
+        buf_append_c(&k, f->lists[i] ? " list" : "");
         expr_key(b, &k, f->args[i]);
     }
     key_options(b, &k, call);
@@ -678,8 +700,10 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
  * answer. */
 static void add_chain(binder *b, fields *f, const chained *from, const node *n) {
     const llm_call *after = from->site->call;
-    for (int i = 0; i < after->nfields; i++)
+    for (int i = 0; i < after->nfields; i++) {
         add_field(b, f, from->site->args[i], after->field_names[i], (str){NULL, 0}, n);
+        f->lists[i] = after->field_lists[i];
+    }
     add_field(b, f, from->answer, from->name, (str){NULL, 0}, n);
 }
 
@@ -703,7 +727,8 @@ static int bind_inputs(binder *b, const node *n, llm_call *call, fields **out) {
     if (from.site)
         add_chain(b, f, &from, n);
     for (int i = 1; i < n->nargs && !status && !n->previous; i++)
-        status = bind_field(b, f, n->args[i], n->names[i]);
+        status = i == n->contexts ? bind_contexts(b, f, n->args[i], n->names[i])
+                                  : bind_field(b, f, n->args[i], n->names[i]);
     if (!status)
         status = qualify_equal_names(b, f);
     if (!status && b->env->settings->llm_prune && call->prompt.type == TYPE_TEXT)
@@ -767,6 +792,7 @@ static int complete_call(binder *b, const node *n, llm_call *call, fields *f, co
     call->written_as = n->name.name;
     call->nfields = f->n;
     call->field_names = f->names;
+    call->field_lists = f->lists;
     call->field_required = ARENA_ARRAY(b->mem, bool, f->n);
     call->answer_texts = ARENA_ARRAY(b->mem, uint32_t, f->n);
     call->pos = b->view_depth ? -1 : n->pos;
@@ -926,6 +952,10 @@ static expr *bind_answer(binder *b, const node *n, const answer_read *r, value_t
         return NULL;
     if ((o = vector_option(n, info->call)) != NULL && refuse_option(b, o, info->call))
         return NULL;
+    if (n->contexts && info->call->returns == RETURNS_VECTOR) {
+        fail_node(b, n->args[n->contexts], "EMBED() takes no contexts");
+        return NULL;
+    }
     prob_read read;
     if (r->what != READ_ANSWER && note_read(b, info, n, r, info->number > before, &read))
         return NULL;

@@ -86,6 +86,19 @@ static int option_calibrate(binder *b, const llm_option *o, expr *x, llm_call *c
     return ERR_BIND;
 }
 
+static int option_contexts_order(binder *b, const llm_option *o, expr *x, llm_call *call) {
+    value v;
+    int status = option_constant(b, o, x, TYPE_TEXT, &v);
+    if (status)
+        return status;
+    call->contexts_ranked = str_equal_nocase(v.s, STR("ranked"));
+    if (call->contexts_ranked || str_equal_nocase(v.s, STR("set")))
+        return 0;
+    fail_node(b, o->value, "contexts_order must be set or ranked");
+    err_hint(b->e, "contexts_order => 'ranked'");
+    return ERR_BIND;
+}
+
 /* Reports an option that is given twice: one of the values would be ignored. */
 static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
     const struct {
@@ -155,7 +168,8 @@ static int check_rows(binder *b, const llm_option *o) {
 }
 
 bool option_is_constant(const llm_option *o) {
-    static const char *const names[] = {"max_tokens", "temperature", "calibrate", "stop"};
+    static const char *const names[] = {"max_tokens", "temperature", "calibrate", "stop",
+                                        "contexts_order"};
     for (size_t i = 0; i < BASE_COUNT(names); i++)
         if (str_equal_nocase(o->name.name, str_from(names[i])))
             return true;
@@ -187,6 +201,8 @@ int bind_option(binder *b, const llm_option *o, expr *x, llm_call *call, const n
     }
     if (str_equal_nocase(o->name.name, STR("calibrate")))
         return option_calibrate(b, o, x, call);
+    if (str_equal_nocase(o->name.name, STR("contexts_order")))
+        return option_contexts_order(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("stop")))
         return option_stop(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("model")))

@@ -173,7 +173,7 @@ static void deepen(parser *p, int *depth, int below, int pos, int len) {
                     AST_MAX_DEPTH);
 }
 
-static void node_arg(parser *p, node *n, node *arg) {
+void node_arg(parser *p, node *n, node *arg) {
     if (n->nargs == n->cap) {
         int cap = n->cap ? 2 * n->cap : 2;
         node **args = arena_alloc(p->mem, sizeof *args * (size_t)cap);
@@ -578,9 +578,15 @@ node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, 
     p->calls_model = true;
     node *n = node_new(p, NODE_LLM, start.pos, stop - start.pos);
     n->names = ARENA_ARRAY(p->mem, ident, args->n);
+    const llm_arg *contexts = NULL;
     for (int i = 0; i < args->n; i++) {
         llm_arg *a = args->items[i];
-        if (a->option.name.n) {
+        if (str_equal_nocase(a->option.name, STR("contexts"))) {
+            if (contexts)
+                parser_fail(p, ERR_BIND, a->option.pos, a->option.len,
+                            "option contexts is given twice");
+            contexts = a;
+        } else if (a->option.name.n) {
             llm_option *o = ARENA_NEW(p->mem, llm_option);
             o->name = a->option;
             o->value = a->value;
@@ -591,6 +597,8 @@ node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, 
             node_arg(p, n, a->value);
         }
     }
+    if (contexts)
+        node_contexts(p, n, contexts);
     n->on_error = on_error;
     if (returns)
         n->returns = *returns;

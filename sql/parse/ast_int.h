@@ -111,6 +111,7 @@ struct node {
     int dims;     /* NODE_CAST: of VECTOR(n), else 0 */
     ident *names; /* NODE_LLM: [nargs] aliases; name.n = 0: the argument has no alias */
     list options; /* NODE_LLM: of llm_option* */
+    int contexts; /* NODE_LLM: the argument that is the value of contexts =>; 0: none */
     llm_on_error on_error;
     llm_type returns;
     const struct_field *field; /* NODE_LLM: the field of its STRUCT that is asked; NULL: all */
@@ -355,6 +356,12 @@ enum { TK_SPACE = 1000, TK_COMMENT, TK_ILLEGAL };
  * value is neither on nor off. */
 bool option_switch(const copy_option *o, bool *on);
 
+/* An argument of LLM() during parsing. */
+typedef struct llm_arg {
+    node *value;
+    ident alias, option;
+} llm_arg;
+
 /* ---- ast.c: constructors that the grammar calls ---------------------------------------------- */
 
 void list_add(arena *a, list *l, void *item);
@@ -365,6 +372,7 @@ str text_of(parser *p, token t); /* a string literal's text */
 
 node *node_new(parser *p, node_kind kind, int pos, int len);
 node *node_span(node *n, int from_pos, int to_end);
+void node_arg(parser *p, node *n, node *arg); /* appends to args */
 node *node_text(parser *p, token t);
 node *node_blob(parser *p, token t);
 node *node_number(parser *p, token t);
@@ -405,16 +413,16 @@ frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec 
 node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, llm_type *returns,
                token end);
 
+/* lists.c: returns the call, or, if it is json_group_array(), what it stands for. */
+node *node_aggregate(parser *p, node *call);
+/* Adds the value of the option contexts to the arguments of LLM(), whose `names` have room. */
+void node_contexts(parser *p, node *llm, const llm_arg *given);
+
 /* llm_names.c: a call by a name of SQL_LLM_NAMES, as the call of LLM() or LLM_MEAN() that it is. */
 node *node_llm_name(parser *p, token name, const list *args, llm_on_error on_error, token end);
 /* Returns ['a', 'b'] as a NODE_ROW of one or more texts. */
 node *node_text_list(parser *p, token t);
 
-/* An argument of LLM() during parsing. */
-typedef struct llm_arg {
-    node *value;
-    ident alias, option;
-} llm_arg;
 llm_arg *llm_arg_new(parser *p, node *value, token *alias, token *option);
 llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high,
                        token end);

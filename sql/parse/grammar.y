@@ -795,8 +795,8 @@ expr(A) ::= expr(X) CAST_TO short_type(Y). { A = node_cast(p, X->pos, X, Y, Y.en
 %type call {node *}
 %type filtered {node *}
 %type over {window_spec *}
-expr(A) ::= filtered(X). { A = X; }
-expr(A) ::= filtered(X) OVER over(W). { A = node_over(p, X, W); }
+expr(A) ::= filtered(X). { A = node_aggregate(p, X); }
+expr(A) ::= filtered(X) OVER over(W). { A = node_aggregate(p, node_over(p, X, W)); }
 filtered(A) ::= call(X). { A = X; }
 filtered(A) ::= call(X) FILTER LP WHERE expr(W) RP(C). { A = node_filter(p, X, W, C); }
 over(A) ::= name(N). { A = window_named(p, N); }

@@ -96,11 +96,12 @@ bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call 
     if (a->nfields == 0 || a->nfields != b->nfields || !share_frame(a, b))
         return false;
     if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL ||
-        !str_equal(a->model, b->model))
+        !str_equal(a->model, b->model) || a->contexts_ranked != b->contexts_ranked)
         return false;
     for (int f = 0; f < a->nfields; f++)
         if (!str_equal(a->field_names[f], b->field_names[f]) ||
-            a->field_required[f] != b->field_required[f] || !expr_equal(a_args[f], b_args[f]) ||
+            a->field_required[f] != b->field_required[f] ||
+            a->field_lists[f] != b->field_lists[f] || !expr_equal(a_args[f], b_args[f]) ||
             expr_is_volatile(a_args[f]))
             return false;
     return true;

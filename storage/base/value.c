@@ -364,6 +364,63 @@ void value_print_sql(buf *b, value v) {
     }
 }
 
+void buf_append_json(buf *out, str text) {
+    static const char short_names[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+    buf_append_char(out, '"');
+    for (size_t i = 0; i < text.n;) {
+        unsigned char c = (unsigned char)text.p[i];
+        const char *name = c ? strchr(short_names, c) : NULL;
+        if (c < 0x80) {
+            if (name != NULL && (name - short_names) % 2 == 0)
+                buf_printf(out, "\\%c", name[1]);
+            else if (c == '"' || c == '\\')
+                buf_printf(out, "\\%c", c);
+            else if (c < 0x20)
+                buf_printf(out, "\\u%04x", c);
+            else
+                buf_append_char(out, (char)c);
+            i++;
+            continue;
+        }
+        uint32_t cp; /* U+FFFD for invalid UTF-8, which JSON readers refuse */
+        size_t n = utf8_next((str){text.p + i, text.n - i}, &cp);
+        char encoded[4];
+        buf_append(out, encoded, utf8_encode(cp, encoded));
+        i += n;
+    }
+    buf_append_char(out, '"');
+}
+
+void value_print_json(buf *out, value v) {
+    switch (v.type) {
+    case TYPE_NULL:
+        buf_append_c(out, "null");
+        return;
+    case TYPE_REAL:
+        if (!isfinite(v.r)) /* JSON has no NaN or infinity */
+            buf_append_c(out, "null");
+        else
+            value_print(out, v);
+        return;
+    case TYPE_BOOLEAN:
+    case TYPE_INTEGER:
+        value_print(out, v);
+        return;
+    case TYPE_TEXT:
+        buf_append_json(out, v.s);
+        return;
+    case TYPE_VECTOR:
+        vector_print(out, v.s);
+        return;
+    case TYPE_BLOB:
+        buf_append_char(out, '"');
+        for (size_t i = 0; i < v.s.n; i++)
+            buf_printf(out, "%02x", (unsigned char)v.s.p[i]);
+        buf_append_char(out, '"');
+        return;
+    }
+}
+
 /* ---- conversion ------------------------------------------------------------------------------ */
 
 bool parse_boolean(value v, bool *on) {

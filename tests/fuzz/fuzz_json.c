@@ -1,7 +1,7 @@
 /*
  * fuzz_json.c - any bytes as a JSON file: read as the detected types and as texts. What is read must
  * also be JSON to cJSON, with as many objects and the same strings, and must read the same from a
- * pipe in pieces.
+ * pipe in pieces. Also as a JSON array of texts.
  */
 #include <cjson/cJSON.h>
 #include <fcntl.h>
@@ -151,11 +151,31 @@ static void check_pieces(const uint8_t *p, size_t n, str whole) {
     close(ends[0]);
 }
 
+/* A JSON array of texts is one to cJSON, too, with the same strings. */
+static void check_texts(const uint8_t *data, size_t size) {
+    arena *mem = arena_new();
+    str *texts;
+    int n;
+    if (json_texts((str){(const char *)data, size}, mem, &texts, &n) && !beyond_cjson(data, size)) {
+        cJSON *array = cJSON_ParseWithLength((const char *)data, size);
+        if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != n)
+            abort();
+        const cJSON *x = array->child;
+        for (int i = 0; i < n; i++, x = x->next)
+            if (cJSON_IsNull(x) != (texts[i].p == NULL) ||
+                (cJSON_IsString(x) && !str_equal(texts[i], str_from(x->valuestring))))
+                abort();
+        cJSON_Delete(array);
+    }
+    arena_free(mem);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     file_options json = {.format = FILE_JSON};
     table_file *f = NULL;
     err e;
     buf whole = {0};
+    check_texts(data, size);
     if (table_file_open_memory(data, size, &json, &f, &e) == 0 && read_rows(f, &whole)) {
         if (!beyond_cjson(data, size))
             check_cjson(data, size);

@@ -228,6 +228,14 @@ static void test_columns(void **state) {
     arena_free(a);
 }
 
+static void test_json_text(void **state) {
+    (void)state;
+    buf out = {0};
+    buf_append_json(&out, (str){"\0\x1f\\\b\xff/é", 8});
+    assert_string_equal(out.p, "\"\\u0000\\u001f\\\\\\b\xEF\xBF\xBD/é\"");
+    buf_free(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_is_total_and_hash_agrees),
@@ -240,6 +248,7 @@ int main(void) {
         cmocka_unit_test(test_numbers_ignore_the_locale),
         cmocka_unit_test(test_casts),
         cmocka_unit_test(test_literals),
+        cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

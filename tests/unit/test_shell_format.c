@@ -246,14 +246,6 @@ static void test_machine(void **state) {
     assert_non_null(strstr(render("line", (format_options){0}), "   id = 0\ntitle = 東京物語\n"));
 }
 
-static void test_json_text(void **state) {
-    (void)state;
-    buf out = {0};
-    format_json_string(&out, (str){"\0\x1f\\\b\xff/é", 8});
-    assert_string_equal(out.p, "\"\\u0000\\u001f\\\\\\b\xEF\xBF\xBD/é\"");
-    buf_free(&out);
-}
-
 typedef struct drained {
     buf *out, all;
     size_t most;
@@ -698,7 +690,6 @@ int main(void) {
         cmocka_unit_test(test_fits),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_machine),
-        cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_draining),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_wrap_any_bytes),
