@@ -71,6 +71,7 @@ typedef struct plan_env {
     X(SETOP, setop, "setop")                                                                                                   \
     X(LLM_PIPELINE, llm, "llm")           /* LLM calls and the filters on their answers */                                     \
     X(SHARED, shared, "shared")                                                                                                \
+    X(SPLIT, split, "split")              /* for each row a row for each part of its text, and the part's number */                \
     X(NUMBER, number, "number")                                                                                                \
     X(WINDOW, window, "window")           /* the input's rows in input order, with a column for each window function */        \
     X(RECURSIVE, recursive, "recursive")  /* left once, then right repeatedly, over the rows of the round before */            \
@@ -313,6 +314,10 @@ struct plan_node {
             int *columns; /* [ncols] positions in the system table */
         } system;
         series series;
+        struct {
+            split_spec spec;
+            expr *text, *separator; /* in slots of the input; CHUNK: separator is NULL */
+        } split;
         struct {
             expr *predicate;
         } filter;

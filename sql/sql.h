@@ -522,6 +522,7 @@ typedef enum rel_kind {
     /* a reference to a CTE: left is computed once for all references with the same number; columns
      * are matched by position and get new ids in each reference */
     REL_SHARED,
+    REL_SPLIT, /* for each row of left a row for each part of its text, with two more columns */
     REL_ROW_NUMBER, /* left with an INTEGER column 1, 2, … in input order */
     REL_WINDOW,     /* left with a column per window function; rows keep the input order */
     /* WITH RECURSIVE: runs left, then runs right repeatedly until a round returns no rows. Each
@@ -596,6 +597,14 @@ typedef struct rel_agg {
     int id;         /* of the result column */
     value_type type;
 } rel_agg;
+
+/* How a text is divided. */
+typedef struct split_spec {
+    bool chunks;     /* CHUNK(), else string_split() */
+    int64_t tokens;  /* CHUNK: the most tokens of a chunk */
+    int64_t overlap; /* CHUNK: the most tokens of the end of a chunk that begin the next one */
+    str model;       /* CHUNK: whose tokens; n = 0: the embedding model of SET embed_model */
+} split_spec;
 
 /* The `count` numbers first, first + step, …; none of them overflows. */
 typedef struct series {
@@ -729,6 +738,12 @@ struct rel {
         struct {
             int id;
         } row_number;
+        struct {
+            split_spec spec;
+            expr *text, *separator; /* string_split: the separator; CHUNK: NULL */
+            int text_id, number_id; /* the parts, and their numbers from 1 */
+            str alias;
+        } split;
         struct {
             int number;
             bool distinct; /* UNION: drops rows that an earlier round produced */

@@ -81,6 +81,10 @@ static void each_expr(rel *x, expr_fn *fn, void *ctx) {
     case REL_OUTER_RESIDUAL:
         fn(ctx, &x->residual.predicate);
         return;
+    case REL_SPLIT:
+        fn(ctx, &x->split.text);
+        fn(ctx, &x->split.separator);
+        return;
     default:
         return;
     }

@@ -741,6 +741,20 @@ static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
     }
 }
 
+/* A token has about four bytes. The parts of string_split() are guessed to be ten. */
+static void estimate_split(estimator *s, const rel *r, rel_estimate *e) {
+    enum { TOKEN_BYTES = 4, PARTS = 10 };
+    const split_spec *spec = &r->split.spec;
+    double bytes = estimate_expr(s, r->split.text, r->left).bytes, parts = PARTS;
+    if (spec->chunks)
+        parts = BASE_MAX(1, bytes / TOKEN_BYTES / (double)(spec->tokens - spec->overlap));
+    e->rows *= parts;
+    e->guess = true;
+    e->columns[r->ncols - 2] = column_guess(TYPE_TEXT, e->rows);
+    e->columns[r->ncols - 2].bytes = bytes / parts;
+    e->columns[r->ncols - 1] = column_guess(TYPE_INTEGER, parts);
+}
+
 static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
     const rel_estimate *left = estimate_rel(s, r->left);
     int same = BASE_MIN(r->ncols, r->left->ncols);
@@ -766,6 +780,9 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
         break;
     case REL_DISTINCT:
         e->rows = distinct_rows(r, left);
+        break;
+    case REL_SPLIT:
+        estimate_split(s, r, e);
         break;
     case REL_ROW_NUMBER:
         e->columns[r->ncols - 1].distinct = e->rows;

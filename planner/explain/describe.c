@@ -311,6 +311,27 @@ static void describe_setop(facts f, const plan_node *n) {
     fact_name(f, NULL, "operation", name);
 }
 
+static void describe_series(facts f, const series *s) {
+    fact_number(f, "Series from ", "first", s->first);
+    fact_number(f, " by ", "step", s->step);
+}
+
+static void describe_recursive(facts f, const plan_node *n) {
+    fact_number(f, n->recursive.distinct ? "Recursive union #" : "Recursive union all #",
+                "recursion", n->recursive.number);
+    fact_bool(f, NULL, "distinct", n->recursive.distinct);
+}
+
+static void describe_split(facts f, const plan_node *n) {
+    fact_expr(f, n->split.spec.chunks ? "Chunks of " : "Parts of ", "text", n->split.text);
+    if (n->split.separator)
+        fact_expr(f, " between ", "separator", n->split.separator);
+    if (n->split.spec.chunks)
+        fact_number(f, ", tokens ", "tokens", n->split.spec.tokens);
+    if (n->split.spec.overlap > 0)
+        fact_number(f, ", overlap ", "overlap", n->split.spec.overlap);
+}
+
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
 
 static void describe_type(facts f, const llm_call *call) {
@@ -473,8 +494,7 @@ static void describe_node(facts f, const plan_node *n) {
         fact_str(f, "System table ", "table", n->system.name);
         return;
     case PLAN_SERIES:
-        fact_number(f, "Series from ", "first", n->series.first);
-        fact_number(f, " by ", "step", n->series.step);
+        describe_series(f, &n->series);
         return;
     case PLAN_FILTER:
         describe_filter(f, n->filter.predicate);
@@ -508,6 +528,9 @@ static void describe_node(facts f, const plan_node *n) {
     case PLAN_SHARED:
         fact_number(f, "Shared #", "shared", n->shared.number);
         return;
+    case PLAN_SPLIT:
+        describe_split(f, n);
+        return;
     case PLAN_NUMBER:
         fact_words(f, "Number rows");
         return;
@@ -515,9 +538,7 @@ static void describe_node(facts f, const plan_node *n) {
         describe_windows(f, n);
         return;
     case PLAN_RECURSIVE:
-        fact_number(f, n->recursive.distinct ? "Recursive union #" : "Recursive union all #",
-                    "recursion", n->recursive.number);
-        fact_bool(f, NULL, "distinct", n->recursive.distinct);
+        describe_recursive(f, n);
         return;
     case PLAN_WORKING:
         fact_number(f, "Working rows of #", "recursion", n->working.number);

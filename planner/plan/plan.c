@@ -376,6 +376,15 @@ static plan_node *build_unary(builder *b, plan_kind kind, const rel *r) {
     return n;
 }
 
+static plan_node *build_split(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_SPLIT, r);
+    scope in = {r->left, NULL};
+    n->split.spec = r->split.spec;
+    n->split.text = resolve(b, r->split.text, &in);
+    n->split.separator = r->split.separator ? resolve(b, r->split.separator, &in) : NULL;
+    return n;
+}
+
 static plan_node *build_project(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_PROJECT, r);
     scope in = {r->left, NULL};
@@ -755,6 +764,8 @@ static plan_node *build_node(builder *b, const rel *r) {
         break;
     case REL_SHARED:
         return build_shared(b, r);
+    case REL_SPLIT:
+        return build_split(b, r);
     case REL_ROW_NUMBER:
         return build_unary(b, PLAN_NUMBER, r);
     case REL_WINDOW:

@@ -272,6 +272,7 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     case REL_SORT:
     case REL_LIMIT:
     case REL_PIPELINE:
+    case REL_SPLIT:
         break;
     }
     return prune_input(p, x, wanted);

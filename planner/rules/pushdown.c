@@ -325,6 +325,7 @@ static rel *push(rule_ctx *r, rel *x, const conjuncts *above) {
         return push_setop(r, x, above);
     case REL_LLM:
     case REL_ROW_NUMBER:
+    case REL_SPLIT:
         return push_below(r, x, above);
     case REL_WINDOW:
         return push_window(r, x, above);

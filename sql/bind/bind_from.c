@@ -337,7 +337,7 @@ static int no_table_function(binder *b, const from_item *f) {
     if (instead)
         err_hint(b->e, "instead: %s", instead);
     else
-        err_hint(b->e, "the only table function is %s", table_function()->signature);
+        err_hint(b->e, "table functions are generate_series(), CHUNK() and string_split()");
     for (size_t i = 0; i < BASE_COUNT(others); i++)
         if (str_equal_nocase(f->name.name, str_from(others[i].name)))
             err_hint(b->e, "%s", others[i].instead);
@@ -367,9 +367,12 @@ static int no_constant(binder *b, const node *n) {
 static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
     int64_t given[3] = {0, 0, 1};
     bool null = false;
-    const function_info *info = table_function();
+    const function_info *info = series_function();
     if (!str_equal_nocase(f->name.name, str_from(info->name)))
         return no_table_function(b, f);
+    if (f->options.n)
+        return fail_ident(b, ((llm_option *)f->options.items[0])->name, "%s() has no options",
+                          info->name);
     if (f->args.n < info->min_args || f->args.n > info->max_args)
         return fail(b, ERR_BIND, f->pos, f->len,
                     "%s() takes a first number, a last number and an optional step", info->name);
@@ -394,7 +397,97 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
     return add_to_scope(b, r, alias, &f->columns, s);
 }
 
-/* ---- LLM() ----------------------------------------------------------------------------------- */
+/* ---- functions with rows for each row to the left -------------------------------------------- */
+
+/* Sets *out to the value of an option of CHUNK(), a constant from `least` to 1,000,000. */
+static int chunk_number(binder *b, const llm_option *o, int64_t least, int64_t *out) {
+    expr *x = bind_constant(b, o->value, "CHUNK()");
+    if (!x)
+        return (int)b->e->code;
+    if (x->kind != EXPR_LITERAL || x->literal.type != TYPE_INTEGER || x->literal.i < least ||
+        x->literal.i > 1000000)
+        return fail_node(b, o->value, "%.*s must be a whole number from %lld to 1,000,000",
+                         (int)o->name.name.n, o->name.name.p, (long long)least);
+    *out = x->literal.i;
+    return 0;
+}
+
+static int chunk_option(binder *b, const llm_option *o, split_spec *spec) {
+    static const char *const names[] = {"tokens", "overlap", "model"};
+    if (str_equal_nocase(o->name.name, STR("tokens")))
+        return chunk_number(b, o, 16, &spec->tokens);
+    if (str_equal_nocase(o->name.name, STR("overlap")))
+        return chunk_number(b, o, 0, &spec->overlap);
+    if (str_equal_nocase(o->name.name, STR("model"))) {
+        llm_call named = {0};
+        expr *x = option_is_constant(o) ? bind_expr(b, o->value) : NULL;
+        int status = x || !option_is_constant(o) ? option_model(b, o, x, &named) : (int)b->e->code;
+        spec->model = named.model;
+        return status;
+    }
+    fail_ident(b, o->name, "CHUNK() has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
+    hint_nearest(b, o->name.name, names, BASE_COUNT(names));
+    return ERR_BIND;
+}
+
+static int split_options(binder *b, const from_item *f, split_spec *spec) {
+    spec->chunks = str_equal_nocase(f->name.name, STR("chunk"));
+    spec->tokens = 128;
+    for (int i = 0; i < f->options.n; i++) {
+        const llm_option *o = f->options.items[i];
+        if (!spec->chunks)
+            return fail_ident(b, o->name, "string_split() has no options");
+        int status = chunk_option(b, o, spec);
+        if (status)
+            return status;
+    }
+    if (spec->overlap >= spec->tokens)
+        return fail(b, ERR_BIND, f->pos, f->len, "the overlap must be less than the tokens");
+    return 0;
+}
+
+/* Binds string_split() or CHUNK(): *out has the rows of `left`, each with each part of its text. */
+static int bind_split(binder *b, const from_item *f, scope *s, rel *left, rel **out) {
+    split_spec spec = {0};
+    lift steps = {{0}};
+    expr *args[2] = {NULL, NULL};
+    str alias = f->alias.name.n ? f->alias.name : f->name.name;
+    int status = split_options(b, f, &spec), nargs = spec.chunks ? 1 : 2;
+    if (!status && f->args.n != nargs)
+        status =
+            fail(b, ERR_BIND, f->pos, f->len,
+                 spec.chunks ? "CHUNK() takes one text: CHUNK(text, tokens => 128, overlap => 16)"
+                             : "string_split() takes a text and a separator");
+    if (!status)
+        status = check_alias(b, s, alias, f->pos, f->len);
+    bind_place before = b->at;
+    b->at.scope = s;
+    b->at.lift = &steps;
+    b->at.group = NULL;
+    b->at.no_aggregate = "FROM";
+    for (int i = 0; i < nargs && !status; i++) {
+        args[i] = bind_expr(b, f->args.items[i]);
+        if (!args[i] || !(args[i] = to_type_implicit(b, args[i], TYPE_TEXT, "the text to divide")))
+            status = (int)b->e->code;
+    }
+    b->at = before;
+    if (status)
+        return status;
+    rel *r = rel_new(b->mem, REL_SPLIT, lift_place(b, &steps, left), NULL);
+    r->split.spec = spec;
+    r->split.text = args[0];
+    r->split.separator = args[1];
+    r->split.text_id = new_id(b);
+    r->split.number_id = new_id(b);
+    r->split.alias = alias;
+    rel_set_columns(b->mem, r);
+    *out = r;
+    rel_column own[2] = {r->cols[r->ncols - 2], r->cols[r->ncols - 1]};
+    status = rename_columns(b, own, 2, &f->columns, alias);
+    for (int i = 0; i < 2 && !status; i++)
+        scope_add(b, s, alias, own[i].name, own[i].id, own[i].type);
+    return status;
+}
 
 int bind_struct(binder *b, const from_item *f, scope *s, rel *left, rel **out) {
     int width = struct_width(f->llm), status;
@@ -578,7 +671,16 @@ static rel *left_with_residual(binder *b, bool lateral, rel *left, rel *right, e
     return rel_residual(b->mem, r, group, predicate, nulls, right->ncols);
 }
 
-/* right: NULL if the right side is LLM(), whose columns `left` has. */
+/* Whether an item has rows for each row to its left, to which it adds its columns. */
+static bool extends_left(const from_item *f) {
+    return f->kind == FROM_LLM || is_split(f);
+}
+
+static int bind_extension(binder *b, const from_item *f, scope *s, rel *left, rel **out) {
+    return f->kind == FROM_LLM ? bind_struct(b, f, s, left, out) : bind_split(b, f, s, left, out);
+}
+
+/* right: NULL if the right side extends `left`, which has its columns. */
 static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *right, rel **out) {
     int n = 0;
     bind_place before = b->at;
@@ -615,16 +717,17 @@ static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *righ
     return 0;
 }
 
-/* Binds the right side of a join with LLM(): *left gets its columns. */
-static int join_struct(binder *b, const from_item *f, scope *both, rel **left) {
+/* Binds the right side of a join that extends the left one: *left gets its columns. */
+static int join_extension(binder *b, const from_item *f, scope *both, rel **left) {
     if (f->join == JOIN_LEFT || f->using_columns.n || f->natural.name.n) {
-        fail_node(b, f->right->llm,
-                  "LLM() in FROM cannot be joined by LEFT JOIN, USING or NATURAL");
-        err_hint(b->e, "it has one row for each row to its left: write a comma before it, and the "
+        const char *name = f->right->kind == FROM_LLM ? "LLM()" : "a function of its left side";
+        fail(b, ERR_BIND, f->right->pos, f->right->len,
+             "%s in FROM cannot be joined by LEFT JOIN, USING or NATURAL", name);
+        err_hint(b->e, "it has rows for each row to its left: write a comma before it, and the "
                        "condition in WHERE");
         return ERR_BIND;
     }
-    return bind_struct(b, f->right, both, *left, left);
+    return bind_extension(b, f->right, both, *left, left);
 }
 
 static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
@@ -635,13 +738,13 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
         return status;
     int split = both.n;
     scope left_scope = both; /* as a LATERAL subquery sees it */
-    bool calls = f->right->kind == FROM_LLM;
+    bool extends = extends_left(f->right);
     bind_place before_right = b->at;
     const scope *left_tables = b->left_tables;
     b->left_tables = f->right->kind == FROM_QUERY ? &left_scope : NULL;
     if (f->right->lateral)
         b->at.scope = &left_scope;
-    status = calls ? join_struct(b, f, &both, &left) : bind_from(b, f->right, &both, &right);
+    status = extends ? join_extension(b, f, &both, &left) : bind_from(b, f->right, &both, &right);
     b->at = before_right;
     b->left_tables = left_tables;
     if (status)
@@ -651,7 +754,7 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
         b->comma_tables = s;
         status = join_on(b, f, &both, left, right, out);
         b->comma_tables = beside;
-    } else if (calls) {
+    } else if (extends) {
         *out = left;
     } else {
         expr *predicate = NULL;
@@ -673,12 +776,13 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     return status;
 }
 
-/* Binds LLM() without a table to its left: it has one row. */
-static int bind_first_struct(binder *b, const from_item *f, scope *s, rel **out) {
+/* Binds an item that extends its left side, of which there is none: it extends one row. */
+static int bind_first_extension(binder *b, const from_item *f, scope *s, rel **out) {
     scope own = {.outer = s->outer};
-    int status = check_alias(b, s, f->alias.name, f->alias.pos, f->alias.len);
+    int status =
+        f->kind == FROM_LLM ? check_alias(b, s, f->alias.name, f->alias.pos, f->alias.len) : 0;
     if (!status)
-        status = bind_struct(b, f, &own, rel_one_row(b->mem), out);
+        status = bind_extension(b, f, &own, rel_one_row(b->mem), out);
     for (int i = 0; i < own.n && !status; i++)
         scope_add_column(b, s, &own.cols[i]);
     return status;
@@ -686,6 +790,8 @@ static int bind_first_struct(binder *b, const from_item *f, scope *s, rel **out)
 
 int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     str alias = f->alias.name;
+    if (is_split(f))
+        return bind_first_extension(b, f, s, out);
     switch (f->kind) {
     case FROM_JOIN:
         return bind_join(b, f, s, out);
@@ -697,7 +803,7 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
         alias = alias.n ? alias : file_alias(f->path);
         break;
     case FROM_LLM:
-        return bind_first_struct(b, f, s, out);
+        return bind_first_extension(b, f, s, out);
     case FROM_QUERY:
         break;
     }

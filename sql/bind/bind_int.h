@@ -444,6 +444,8 @@ step *asked_column(binder *b, const node *n);
 expr *bind_constant(binder *b, const node *n, const char *what);
 /* Whether the option's value is a constant; else it is a name or a query. */
 bool option_is_constant(const llm_option *o);
+/* Sets call->model to the value of the option model. x: the value, bound, if option_is_constant(). */
+int option_model(binder *b, const llm_option *o, expr *x, llm_call *call);
 /* Gives the call an option; x is its bound value if that is a constant. *examples: the value of the
  * option examples, which is bound later. */
 int bind_option(binder *b, const llm_option *o, expr *x, llm_call *call, const node **examples);

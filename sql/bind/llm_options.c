@@ -35,7 +35,7 @@ int fail_model(binder *b, ident name) {
     return ERR_BIND;
 }
 
-static int option_model(binder *b, const llm_option *o, expr *x, llm_call *call) {
+int option_model(binder *b, const llm_option *o, expr *x, llm_call *call) {
     const node *n = o->value;
     if (n->kind == NODE_COLUMN && !n->qualifier.name.n) {
         if (catalog_model(b->env->catalog, n->name.name)) {

@@ -572,6 +572,12 @@ struct_field *struct_field_untyped(parser *p, token name) {
     return struct_field_new(p, name, llm_type_new(p, name, name, NULL, NULL, NULL, name), NULL);
 }
 
+static void add_option(parser *p, list *options, const llm_arg *a) {
+    llm_option *o = ARENA_NEW(p->mem, llm_option);
+    *o = (llm_option){a->option, a->value};
+    list_add(p->mem, options, o);
+}
+
 node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, llm_type *returns,
                token end) {
     int stop = returns ? returns->pos + returns->len : end.pos + end.len;
@@ -587,10 +593,7 @@ node *node_llm(parser *p, token start, const list *args, llm_on_error on_error, 
                             "option contexts is given twice");
             contexts = a;
         } else if (a->option.name.n) {
-            llm_option *o = ARENA_NEW(p->mem, llm_option);
-            o->name = a->option;
-            o->value = a->value;
-            list_add(p->mem, &n->options, o);
+            add_option(p, &n->options, a);
             deepen(p, &n->depth, a->value->depth, n->pos, n->len);
         } else {
             n->names[n->nargs] = a->alias;
@@ -803,7 +806,17 @@ from_item *from_file(parser *p, token path) {
 from_item *from_function(parser *p, token name, const list *args, token end) {
     from_item *f = from_new(p, FROM_FUNCTION, name.pos, end.pos + end.len - name.pos);
     f->name = ident_of(p, name);
-    f->args = *args;
+    for (int i = 0; i < args->n; i++) {
+        llm_arg *a = args->items[i];
+        deepen(p, &f->depth, a->value->depth, f->pos, f->len);
+        if (a->option.name.n)
+            add_option(p, &f->options, a);
+        else
+            list_add(p->mem, &f->args, a->value);
+        if (a->value->kind == NODE_STAR || a->alias.name.n)
+            parser_fail(p, ERR_SYNTAX, a->value->pos, a->value->len,
+                        "a function in FROM takes values");
+    }
     return f;
 }
 
@@ -844,8 +857,13 @@ from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node
     return f;
 }
 
+bool is_split(const from_item *f) {
+    return f->kind == FROM_FUNCTION && (str_equal_nocase(f->name.name, STR("chunk")) ||
+                                        str_equal_nocase(f->name.name, STR("string_split")));
+}
+
 static bool item_reaches_left(const from_item *f) {
-    return f->kind == FROM_LLM || f->lateral;
+    return f->kind == FROM_LLM || f->lateral || is_split(f);
 }
 
 /* True if an item of the tree sees the tables to the left of the tree. NATURAL would match the columns

@@ -175,9 +175,9 @@ struct from_item {
     int pos, len;
     int clause; /* offset of the word FROM, if this is all of a FROM clause */
     int depth;
-    ident name; /* FROM_NAME, FROM_FUNCTION */
-    str path;   /* FROM_FILE */
-    list args;  /* FROM_FUNCTION: of node* */
+    ident name;         /* FROM_NAME, FROM_FUNCTION */
+    str path;           /* FROM_FILE */
+    list args, options; /* FROM_FUNCTION: of node*; of llm_option* */
     query *query;
     bool lateral; /* FROM_QUERY: it may read the tables to its left */
     node *llm;    /* FROM_LLM */
@@ -446,7 +446,10 @@ cte *cte_new(parser *p, token name, list *columns, query *q, cte_sharing sharing
 
 from_item *from_name(parser *p, token name);
 from_item *from_file(parser *p, token path);
+/* args: of llm_arg* */
 from_item *from_function(parser *p, token name, const list *args, token end);
+/* Whether it is a function that has rows for each row to its left: CHUNK() or string_split(). */
+bool is_split(const from_item *f);
 from_item *from_query(parser *p, query *q);
 from_item *from_llm(parser *p, node *llm);
 /* FROM a, b. LLM() sees all tables to its left, so a comma before a tree of joins that has LLM()

@@ -582,11 +582,11 @@ from_item(A) ::= from_base(F) ID|STRINGNAME(N) column_list_opt(C). { A = from_al
 from_item(A) ::= LP join_tree(F) RP. { A = F; }
 from_base(A) ::= name(N). { A = from_name(p, N); }
 from_base(A) ::= STRING(S). { A = from_file(p, S); }
-from_base(A) ::= name(N) LP expr_list(L) RP(E). { A = from_function(p, N, L, E); }
+from_base(A) ::= name(N) LP llm_args(L) RP(E). { A = from_function(p, N, L, E); }
 from_base(A) ::= paren_query(Q). [LOWEST] { A = from_query(p, Q); }
 from_base(A) ::= llm(X). { A = from_llm(p, X); }
 from_base(A) ::= LATERAL paren_query(Q). { A = from_query(p, Q); A->lateral = true; }
-from_base(A) ::= LATERAL name(N) LP expr_list(L) RP(E). { A = from_function(p, N, L, E); }
+from_base(A) ::= LATERAL name(N) LP llm_args(L) RP(E). { A = from_function(p, N, L, E); }
 
 %type where_opt {node *}
 %type having_opt {node *}

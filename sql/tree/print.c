@@ -317,6 +317,18 @@ void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out
         print_over(w, keys, out);
 }
 
+static void print_split(const rel *r, buf *out) {
+    buf_append_char(out, ' ');
+    expr_print(r->split.text, out);
+    if (r->split.spec.chunks)
+        buf_printf(out, " tokens %lld overlap %lld", (long long)r->split.spec.tokens,
+                   (long long)r->split.spec.overlap);
+    if (r->split.separator) {
+        buf_append_c(out, " between ");
+        expr_print(r->split.separator, out);
+    }
+}
+
 static void print_windows(const rel *r, buf *out) {
     for (int i = 0; i < r->window.nfunctions; i++) {
         buf_printf(out, "%s #%d = ", i ? "," : "", r->window.functions[i].id);
@@ -408,6 +420,16 @@ static void print_scan(const rel *r, buf *out) {
         buf_printf(out, " AS %.*s", (int)r->scan.alias.n, r->scan.alias.p);
 }
 
+static void print_series(const series *s, buf *out) {
+    buf_printf(out, " %lld, + %lld, %lld times", (long long)s->first, (long long)s->step,
+               (long long)s->count);
+}
+
+static void print_residual(const rel *r, buf *out) {
+    buf_printf(out, " per #%d keep ", r->residual.group_id);
+    expr_print(r->residual.predicate, out);
+}
+
 static void print_details(const rel *r, buf *out) {
     switch (r->kind) {
     case REL_VALUES:
@@ -423,8 +445,7 @@ static void print_details(const rel *r, buf *out) {
         buf_printf(out, " %.*s", (int)r->system.name.n, r->system.name.p);
         break;
     case REL_SERIES:
-        buf_printf(out, " %lld, + %lld, %lld times", (long long)r->series.first,
-                   (long long)r->series.step, (long long)r->series.count);
+        print_series(&r->series, out);
         break;
     case REL_FILTER:
         buf_append_char(out, ' ');
@@ -458,6 +479,9 @@ static void print_details(const rel *r, buf *out) {
     case REL_SHARED:
         buf_printf(out, " %d%s", r->shared.number, r->shared.kept ? " materialized" : "");
         break;
+    case REL_SPLIT:
+        print_split(r, out);
+        break;
     case REL_ROW_NUMBER:
         buf_printf(out, " #%d", r->row_number.id);
         break;
@@ -471,8 +495,7 @@ static void print_details(const rel *r, buf *out) {
         buf_printf(out, " %d", r->working.number);
         break;
     case REL_OUTER_RESIDUAL:
-        buf_printf(out, " per #%d keep ", r->residual.group_id);
-        expr_print(r->residual.predicate, out);
+        print_residual(r, out);
         break;
     case REL_DISTINCT:
         break;
@@ -509,6 +532,7 @@ static const char *const kind_names[] = {
     [REL_SHARED] = "Shared",     [REL_ROW_NUMBER] = "Number",
     [REL_WINDOW] = "Window",     [REL_RECURSIVE] = "Recursive",
     [REL_WORKING] = "Working",   [REL_OUTER_RESIDUAL] = "OuterResidual",
+    [REL_SPLIT] = "Split",
 };
 
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {

@@ -126,6 +126,12 @@ static void set_window_columns(arena *a, rel *r) {
     take_columns(a, r, more, r->window.nfunctions);
 }
 
+static void set_split_columns(arena *a, rel *r) {
+    const rel_column more[] = {{r->split.text_id, TYPE_TEXT, STR("text"), r->split.alias},
+                               {r->split.number_id, TYPE_INTEGER, STR("n"), r->split.alias}};
+    take_columns(a, r, more, 2);
+}
+
 void rel_set_columns(arena *a, rel *r) {
     rel_column number;
     switch (r->kind) {
@@ -146,6 +152,9 @@ void rel_set_columns(arena *a, rel *r) {
         return;
     case REL_WINDOW:
         set_window_columns(a, r);
+        return;
+    case REL_SPLIT:
+        set_split_columns(a, r);
         return;
     case REL_ROW_NUMBER:
         number = (rel_column){r->row_number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};
@@ -344,6 +353,10 @@ static void each_expr(rel *r, rel_visit *v) {
         break;
     case REL_OUTER_RESIDUAL:
         each(v, &r->residual.predicate);
+        break;
+    case REL_SPLIT:
+        each(v, &r->split.text);
+        each(v, &r->split.separator);
         break;
     default:
         break;

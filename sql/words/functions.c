@@ -28,7 +28,7 @@ static const function_result results[FUNC_COUNT] = {
 };
 
 /* Sorted by class: scalars by function_id, window functions by window_kind, aggregates, model
- * functions, the table function. */
+ * functions, table functions. */
 static const function_info infos[] = {
 #define FUNCTION_INFO(id, name, low, high, letters, result, volatile_, signature, help)            \
     {name, low, high, volatile_, FUNCTION_SCALAR, signature, help},
@@ -73,9 +73,13 @@ static const function_info infos[] = {
     {name, 1, -1, false, FUNCTION_MODEL, signature, "vector of a text, by an embedding model"},
         SQL_LLM_EMBED(EMBED_FUNCTION)
 #undef EMBED_FUNCTION
-            {"generate_series", 2, 3, false, FUNCTION_TABLE,
-             "generate_series(first, last [, step])",
-             "in FROM: one column with the whole numbers from first to last"},
+            {"chunk", 1, 1, false, FUNCTION_TABLE,
+             "CHUNK(text [, tokens => 128] [, overlap => 0] [, model => m])",
+             "in FROM: for each row to its left the pieces of the text, in the columns text and n"},
+    {"string_split", 2, 2, false, FUNCTION_TABLE, "string_split(text, separator)",
+     "in FROM: for each row to its left the parts of the text, in the columns text and n"},
+    {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
+     "in FROM: one column with the whole numbers from first to last"},
 };
 
 static const llm_option_info llm_options[] = {
@@ -114,9 +118,9 @@ static const struct {
 };
 
 /* The parts of a text as rows. */
-#define SPLIT_TO_ROWS "FROM t JOIN generate_series(1, 99) AS g(i) ON split_part(x, ',', i) <> ''"
+#define SPLIT_TO_ROWS "FROM t, string_split(x, ',') AS s"
 
-/* Functions of other databases that do not exist here (generate_series: not outside FROM), and what
+/* Functions of other databases that do not exist here (table functions: not outside FROM), and what
  * to write instead, for hints. */
 static const struct {
     const char *name, *instead;
@@ -165,6 +169,8 @@ static const struct {
      "replace(x, 'from', 'to'), or regexp_extract(x, 'pattern', group) for parts"},
     {"string_split", SPLIT_TO_ROWS},
     {"string_to_table", SPLIT_TO_ROWS},
+    {"chunk", "FROM t, CHUNK(x, tokens => 128) AS c"},
+    {"text_splitter", "FROM t, CHUNK(x, tokens => 128) AS c"},
     {"regexp_split_to_table", SPLIT_TO_ROWS},
     {"unnest", SPLIT_TO_ROWS},
     {"editdist3", "levenshtein(a, b)"},
@@ -286,7 +292,7 @@ bool aggregate_find(str name, agg_kind *out) {
     return false;
 }
 
-const function_info *table_function(void) {
+const function_info *series_function(void) {
     return &infos[BASE_COUNT(infos) - 1];
 }
 

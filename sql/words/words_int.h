@@ -18,7 +18,7 @@ bool function_find(str name, function_id *out);
 bool window_find(str name, window_kind *out);
 const function_info *window_of(window_kind kind); /* kind < WINDOW_AGGREGATE */
 bool aggregate_find(str name, agg_kind *out);
-const function_info *table_function(void); /* generate_series, the only one */
+const function_info *series_function(void); /* generate_series */
 /* Returns the nearest name of a function that an expression can call, or NULL. */
 const char *function_nearest(str name);
 

@@ -6,7 +6,8 @@
  *   [--mode fixed,…] [--wide]
  *                 [--ablations] [--copy DIR] [--json]
  *
- * movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the
+ * Q5, movies only: each review is judged with the three synopses nearest to it as contexts; needs the
+ * embedding model. movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the
  * papers' columns that the data has. Every mode starts with empty KV and no stored answers; the
  * model is opened before the clock starts. Modes run on --baseline-rows are scaled by tokens and
  * marked ~. FIFO sees 64 requests at a time and has KV memory for 64. --copy: writes the rows of
@@ -546,6 +547,65 @@ static void bench_filters(bench *b) {
     buf_free(&text);
 }
 
+/* ---- retrieval ------------------------------------------------------------------------------- */
+
+/* Runs a statement for both tables of rows, and returns its seconds for the reviews. */
+static double run_for_tables(bench *b, const char *sql) {
+    static const char *const tables[] = {"base", "reviews"};
+    exec_summary summary = {0};
+    for (int t = 0; t < 2; t++) {
+        buf text = {0};
+        expand(b, sql, tables[t], false, &text);
+        bench_run(b->d, text.p, NULL, NULL, &summary);
+        buf_free(&text);
+    }
+    return summary.seconds;
+}
+
+/* Retrieval, then a judgement: without a KV cache and with contexts as they were retrieved, and
+ * with PSM, which may order them. */
+static void bench_retrieval(bench *b) {
+    static const char tree[] =
+        "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0";
+    const mode ranked = {"ranked", "ranked", tree, false, false, false, true},
+               set = {"set", "set", tree, false, false, false, true};
+#define Q5(order)                                                                                  \
+    "SELECT r.n, LLM('{class}', r.review, contexts => (SELECT f.synopsis FROM found f ORDER BY "   \
+    "f.v <=> r.v LIMIT 3), contexts_order => '" order                                              \
+    "') RETURNS ENUM('positive', 'negative') FROM asked_{T} r ORDER BY r.n"
+    static const query by_rank = {"Q5", Q5("ranked"), 0, false, false},
+                       as_set = {"Q5", Q5("set"), 0, false, false};
+    exec_summary films;
+    bench_run(b->d, "CREATE TABLE found AS SELECT synopsis, EMBED(synopsis) AS v FROM movies", NULL,
+              NULL, &films);
+    double embedding =
+        films.seconds + run_for_tables(b, "CREATE TABLE asked_{T} AS SELECT r.n AS n, r.review AS "
+                                          "review, EMBED(r.review) AS v FROM {T} r");
+    double retrieval = run_for_tables(
+        b, "SELECT count(f.synopsis) FROM asked_{T} r, LATERAL (SELECT f.synopsis FROM found f "
+           "ORDER BY f.v <=> r.v LIMIT 3) AS f");
+    result results[3];
+    int n = b->set.nrows, most = BASE_COUNT(results) - 1;
+    bool sample = b->nbase < n;
+    measure(b, &as_set, &set, "reviews", n, &results[2]);
+    measure(b, &by_rank, &ranked, "reviews", n, &results[1]);
+    measure(b, &by_rank, &modes[0], sample ? "base" : "reviews", sample ? b->nbase : n,
+            &results[0]);
+    if (sample)
+        scale(&results[0], &results[1]);
+    for (int i = 0; i <= most; i++) {
+        if (i > 0)
+            results[i].same = same_answers(&results[0].a, &results[i].a);
+        print_result(&results[i], &results[0], b->o->json);
+    }
+    double all = embedding + results[most].seconds;
+    printf(b->o->json ? "{\"query\":\"Q5\",\"embedding_seconds\":%.3f,\"retrieval_seconds\":%.3f,"
+                        "\"embedding_share\":%.4f,\"retrieval_share\":%.4f}\n"
+                      : "Q5: embedding %.2f s, retrieval %.3f s: shares of the time with answering "
+                        "%.4f and %.4f\n",
+           embedding, retrieval, embedding / all, retrieval / all);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static db *open_db(double *kv_bytes_per_token) {
@@ -598,6 +658,8 @@ static void bench_data(const options *o) {
     for (size_t q = 0; q < BASE_COUNT(queries); q++)
         if (chosen(o->queries, queries[q].name))
             bench_query(&b, &queries[q]);
+    if (chosen(o->queries, "Q5") && b.s->load == bench_load_movies)
+        bench_retrieval(&b);
     if (o->ablations && chosen(o->queries, "DEDUP"))
         bench_dedup(&b);
     if (o->ablations && chosen(o->queries, "FILTER"))

@@ -38,11 +38,13 @@ static void functions_have_signatures(void **state) {
         agg_kind kind;
         window_kind window;
         bool aggregate = f[i].class == FUNCTION_AGGREGATE;
-        assert_true(!aggregate || aggregate_find(str_from(f[i].name), &kind));
+        /* json_group_array() stands for another one */
+        assert_true(!aggregate || aggregate_find(str_from(f[i].name), &kind) ||
+                    strcmp(f[i].name, "json_group_array") == 0);
         assert_true(f[i].class != FUNCTION_WINDOW || window_find(str_from(f[i].name), &window));
         aggregates += aggregate;
     }
-    assert_int_equal(aggregates, 9);
+    assert_int_equal(aggregates, 10);
     for (int i = 0; i < FUNC_COUNT; i++) {
         const char *letters = function_parameters((function_id)i);
         int most = function_of((function_id)i)->max_args, written = (int)strlen(letters);
