@@ -66,6 +66,7 @@ typedef struct plan_env {
     X(GROUP, group, "group")              /* hash aggregation; groups in order of first appearance */                          \
     X(SORT, sort, "sort")                 /* stable; keeps only the first `limit` rows when limit >= 0 */                      \
     X(NEAREST, nearest, "nearest")        /* the rows that may be among the `limit` with the least vector distance */              \
+    X(LISTS, lists, "lists")              /* rows near a vector, by an index: left is the table, right the one row with the vector */ \
     X(LIMIT, limit, "limit")                                                                                                   \
     X(DISTINCT, distinct, "distinct")                                                                                          \
     X(SETOP, setop, "setop")                                                                                                   \
@@ -366,7 +367,12 @@ struct plan_node {
             int64_t limit;  /* at least 1 */
             expr *distance; /* l2_distance, cosine_distance or negative_inner_product of a column
                              * and a column or constant; the first key of the sort above */
-        } nearest;          /* output: the input's columns */
+            /* PLAN_LISTS: `left` is a scan of the index's table. Reads `limit` rows, or the whole table if
+             * the lists that are searched have fewer. `right` (NULL: none) has at most one row. */
+            const index_def *index;
+            const char *
+                exact; /* PLAN_NEAREST: why an index of the column is not used; NULL: there is none */
+        } nearest;     /* output: the input's columns; of PLAN_LISTS left's and right's */
         struct {
             int64_t limit; /* -1: none */
             int64_t offset;

@@ -60,6 +60,7 @@ typedef enum setting_type {
     X(llm_prune, BOOLEAN, "off", "", "if the prompt names fields in braces, omit the other fields of t.*") \
     X(llm_on_error, WORD, "fail", "fail|null", "effect of a failed LLM call without ON ERROR: the statement fails, or the answer is NULL")                                \
     X(embed_model, TEXT, "", "model", "embedding model of EMBED() calls that name none (empty: all-MiniLM-L6-v2)") \
+    X(vector_probes, INTEGER, "0", "lists", "lists of an ivfflat index that a search reads (0: a quarter of few lists, a sixteenth of many)") \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: an error, or asked with some fields omitted") \
     X(llm_calibrate, WORD, "auto", "auto|off|batch|fresh", "decide by p(answer) / prior(answer), with priors from a sample of the call's inputs, recorded or fresh; auto: batch for BOOLEAN and ENUM of at most 8 answers, from 32 inputs on")  \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to estimate an LLM filter's selectivity")                              \

@@ -344,6 +344,12 @@ double vector_norm(str v);
  * beyond f32's range is computed in double. */
 double vector_distance(vector_metric m, str x, str y, double y_norm);
 
+/* Vectors in a quarter of their size: element i is about codes[i] times the returned scale. A query has
+ * codes of 12 bits. vector_codes_inner: sum of the products of the codes, exact. */
+double vector_encode(str v, int8_t *codes);
+double vector_encode_query(str v, int16_t *codes);
+int64_t vector_codes_inner(const int8_t *x, const int16_t *query, size_t n);
+
 enum { VECTOR_TILE = 4 };
 
 /* Sets out[i * VECTOR_TILE + j] to about the inner product of x[i] and y[j], vectors of n elements.

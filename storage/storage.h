@@ -72,6 +72,18 @@ typedef struct column_def {
     str check_sql;   /* text of the column's CHECK; n = 0: none */
 } column_def;
 
+/* The lists of an index USING ivfflat: the k-means clusters of the vectors that the table had when the
+ * index was built. A row's entry, with a copy of its vector, is in the list of the nearest centroid. */
+typedef struct vector_lists {
+    vector_metric metric; /* VECTOR_L2; VECTOR_COSINE: centroids have length 1 */
+    /* of the vectors in lists; others are in none. For catalog_create_index 0: as the first vector */
+    int dims;
+    uint32_t n;             /* number of lists; for catalog_create_index 0: chosen by the rows */
+    const float *centroids; /* [n][dims]; for catalog_create_index NULL: to be computed */
+    const struct list_codes *codes; /* the centroids in codes (vector_lists.c) */
+    uint64_t rows;                  /* number of rows when they were computed */
+} vector_lists;
+
 /* An index. A primary key of a single INTEGER column is the rowid itself (table_def.rowid_column)
  * and has no index; any other primary key is the index with `primary` set. */
 typedef struct index_def {
@@ -79,7 +91,8 @@ typedef struct index_def {
     str name;
     bool unique, primary;
     int ncolumns;
-    int *columns; /* [ncolumns] positions of the index's columns in the table */
+    int *columns;              /* [ncolumns] positions of the index's columns in the table */
+    const vector_lists *lists; /* USING ivfflat, of one VECTOR column; NULL: a sorted index */
 } index_def;
 
 typedef struct table_def {
@@ -250,6 +263,15 @@ int scan_rowids(table_scan *s, rowid_list *out, err *e);
 /* Restarts the scan over the listed rows, in the list's order; rowids without a row are skipped.
  * The list must outlive the scan or its next scan_rebind. */
 void scan_listed(table_scan *s, const rowid_list *rows);
+
+/* The number of lists that a search reads if it is not told: of 20 neighbours it finds 19 or more in
+ * data with clusters (tests/bench/README.md). */
+uint32_t lists_probes(const vector_lists *lists);
+/* Appends the rowids of the k nearest vectors, the nearest first, among those in the `probes` lists whose
+ * centroids are nearest to `query`, a vector of the index's dimensions. probes = lists->n: of all
+ * vectors but NULL and, by cosine, zero vectors. ERR_CORRUPT, ERR_CANCELLED. */
+int lists_search(txn *t, const table_def *def, const index_def *index, str query, uint32_t probes,
+                 size_t k, const atomic_bool *cancel, rowid_list *out, err *e);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 

@@ -150,6 +150,13 @@ void op_scan_found(op *o) {
     scan_listed(s->scan, &s->found);
 }
 
+void op_scan_list(op *o, const rowid_list *rows) {
+    scan_state *s = o->state;
+    rowid_list_free(&s->found);
+    s->found = *rows;
+    op_scan_found(o);
+}
+
 size_t op_scan_found_rows(const op *o) {
     return ((const scan_state *)o->state)->found.n;
 }

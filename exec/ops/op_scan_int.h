@@ -14,6 +14,8 @@ extern const op_class op_scan;
 int op_scan_keys(op *o, const column *keys, int rows, err *e);
 void op_scan_found(op *o);              /* makes the scan return the rows found */
 size_t op_scan_found_rows(const op *o); /* rows found so far; a row found twice counts twice */
+/* Makes a scan of a whole table, before its first op_next, return only the rows with these rowids. */
+void op_scan_list(op *o, const rowid_list *rows); /* takes the list's memory */
 /* Makes the scan read the whole table instead. */
 int op_scan_whole(op *o, err *e);
 

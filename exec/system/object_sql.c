@@ -81,6 +81,14 @@ void index_sql(const table_def *t, const index_def *x, buf *out) {
     sql_print_name(out, x->name);
     buf_append_c(out, " ON ");
     sql_print_name(out, t->name);
+    if (x->lists) {
+        buf_append_c(out, " USING ivfflat (");
+        sql_print_name(out, t->columns[x->columns[0]].name);
+        buf_printf(out, " %s) WITH (lists = %u)",
+                   x->lists->metric == VECTOR_COSINE ? "vector_cosine_ops" : "vector_l2_ops",
+                   x->lists->n);
+        return;
+    }
     buf_append_char(out, ' ');
     column_list(t, x, out);
 }

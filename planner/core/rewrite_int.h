@@ -23,7 +23,8 @@ typedef enum plan_choice {
     CHOICE_INDEX_JOIN,
     CHOICE_RANGE_JOIN,
     CHOICE_KEY_ORDER,
-    CHOICE_NEAREST
+    CHOICE_NEAREST,
+    CHOICE_LISTS
 } plan_choice;
 
 typedef struct rule_ctx {

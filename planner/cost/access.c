@@ -221,6 +221,8 @@ static bounds best_bounds(rule_ctx *r, const rel *scan, const conjuncts *all) {
     const table_def *t = scan->scan.table;
     bounds best = try_index(r, scan, all, NULL, false);
     for (int i = 0; i < t->nindexes; i++) {
+        if (t->indexes[i].lists)
+            continue;
         bounds b = try_index(r, scan, all, &t->indexes[i], false);
         if (is_better(&b, &best))
             best = b;

@@ -249,10 +249,21 @@ static void describe_partition(facts f, const char *before, const char *key, con
     free(names);
 }
 
+static void describe_nearest(facts f, const plan_node *n) {
+    fact_number(f, "Top-k scan ", "limit", n->nearest.limit);
+    fact_expr(f, " by ", "distance", n->nearest.distance);
+    if (n->nearest.exact)
+        fact_name(f, ", exact: ", "exact", n->nearest.exact);
+    if (!n->nearest.index)
+        return;
+    fact_str(f, " with ", "index", n->nearest.index->name);
+    fact_number(f, " of ", "lists", n->nearest.index->lists->n);
+    fact_words(f, " lists");
+}
+
 static void describe_sort(facts f, const plan_node *n) {
-    if (n->kind == PLAN_NEAREST) {
-        fact_number(f, "Top-k scan ", "limit", n->nearest.limit);
-        fact_expr(f, " by ", "distance", n->nearest.distance);
+    if (n->kind == PLAN_NEAREST || n->kind == PLAN_LISTS) {
+        describe_nearest(f, n);
         return;
     }
     bool limited = n->sort.limit >= 0;
@@ -309,6 +320,11 @@ static void describe_setop(facts f, const plan_node *n) {
     const char *name = set_op_name(n->setop.op);
     fact_words(f, "%c%s", toupper((unsigned char)*name), name + 1);
     fact_name(f, NULL, "operation", name);
+}
+
+static void describe_values(facts f, const plan_node *n) {
+    fact_number(f, "Values (", "rows", n->values.nrows);
+    fact_words(f, n->values.nrows == 1 ? " row)" : " rows)");
 }
 
 static void describe_series(facts f, const series *s) {
@@ -480,8 +496,7 @@ static void describe_filter(facts f, const expr *predicate) {
 static void describe_node(facts f, const plan_node *n) {
     switch (n->kind) {
     case PLAN_VALUES:
-        fact_number(f, "Values (", "rows", n->values.nrows);
-        fact_words(f, n->values.nrows == 1 ? " row)" : " rows)");
+        describe_values(f, n);
         return;
     case PLAN_SCAN:
         describe_scan(f, n);
@@ -512,6 +527,7 @@ static void describe_node(facts f, const plan_node *n) {
         return;
     case PLAN_SORT:
     case PLAN_NEAREST:
+    case PLAN_LISTS:
         describe_sort(f, n);
         return;
     case PLAN_LIMIT:

@@ -125,6 +125,8 @@ static void find_keys(rule_ctx *r, candidate *c, int nkeys, double others) {
     try_keys(r, c, NULL, &rowid, rowid >= 0, others);
     for (int i = 0; i < t->nindexes; i++) {
         const index_def *index = &t->indexes[i];
+        if (index->lists)
+            continue;
         int *keys = ARENA_ARRAY(r->mem, int, index->ncolumns), n = 0;
         while (n < index->ncolumns && (keys[n] = key_of_column(c, nkeys, index->columns[n])) >= 0)
             n++;

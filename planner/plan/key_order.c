@@ -125,6 +125,8 @@ bool key_order_choose(rule_ctx *r, const rel *sort, key_order *out) {
     bool found = false;
     for (int i = 0; i < t->nindexes && sort->sort.first > 0; i++) {
         const index_def *index = &t->indexes[i];
+        if (index->lists)
+            continue;
         access_path path = access_along(r, scan, &all, index);
         double share = share_read(r, sort, scan, path.share),
                cost = keys_cost(1, rows * path.share * share);

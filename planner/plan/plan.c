@@ -495,6 +495,66 @@ static void find_nearest_of_each(const plan_node *sort, plan_node *join, expr *k
         p->estimate.rows = BASE_MIN(pairs, join->left->estimate.rows * k);
 }
 
+/* Returns the ivfflat index of a scanned column, or NULL. */
+static const index_def *lists_of_column(const plan_node *scan, int slot) {
+    const table_def *t = scan->scan.table;
+    for (int i = 0; i < t->nindexes; i++)
+        if (t->indexes[i].lists && t->indexes[i].columns[0] == scan->scan.columns[slot])
+            return &t->indexes[i];
+    return NULL;
+}
+
+/* Finds the table and the column of a distance. Below a join that adds the one row with the other vector
+ * is the table, too. NULL: the distance is not of one table's column and a vector. */
+static plan_node *scan_of_distance(plan_node *in, const expr *key, int *slot) {
+    bool single = in->kind == PLAN_LOOP_JOIN && in->join.kind == JOIN_SINGLE && !in->join.predicate;
+    plan_node *scan = single ? in->left : in;
+    if (scan->kind != PLAN_SCAN)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const expr *x = key->args[i], *y = key->args[1 - i];
+        bool vector = expr_is_constant(y) ||
+                      (single && y->kind == EXPR_COLUMN && y->column.slot >= scan->ncols);
+        *slot = x->kind == EXPR_COLUMN ? x->column.slot : -1;
+        if (*slot >= 0 && *slot < scan->ncols && vector)
+            return scan;
+    }
+    return NULL;
+}
+
+/* Returns why the first rows by a distance are not found by an index; NULL: they are. */
+static const char *why_exact(const builder *b, const plan_node *scan, const index_def *index,
+                             function_id distance, int64_t limit) {
+    enum { ROWS_LEAST = 10000, LIMIT_MAX = 1000 };
+    bool cosine = index->lists->metric == VECTOR_COSINE;
+    if (!choice_is_on(b->rules, CHOICE_LISTS))
+        return "rule.lists is off";
+    if (distance != (cosine ? FUNC_COSINE_DISTANCE : FUNC_L2_DISTANCE))
+        return cosine ? "the index is for <=>" : "the index is for <->";
+    if (scan->scan.filter || scan->scan.nlow || scan->scan.nhigh || scan->scan.nin)
+        return "there are conditions";
+    if (limit > LIMIT_MAX)
+        return "over 1,000 rows";
+    return scan->estimate.rows < ROWS_LEAST ? "under 10,000 rows" : NULL;
+}
+
+/* Makes of a PLAN_NEAREST a PLAN_LISTS if there is an index for it. */
+static void use_lists(builder *b, plan_node *n) {
+    int slot;
+    plan_node *in = n->left, *scan = scan_of_distance(in, n->nearest.distance, &slot);
+    const index_def *index = scan ? lists_of_column(scan, slot) : NULL;
+    if (!index)
+        return;
+    n->nearest.exact = why_exact(b, scan, index, n->nearest.distance->function, n->nearest.limit);
+    if (n->nearest.exact)
+        return;
+    n->kind = PLAN_LISTS;
+    n->nearest.index = index;
+    n->left = scan;
+    n->right = in == scan ? NULL : in->right;
+    n->estimate.rows = BASE_MIN(n->estimate.rows, (double)n->nearest.limit);
+}
+
 /* If a sort keeps the first rows by a vector distance, puts a PLAN_NEAREST below it and below the
  * projections that compute the distance. */
 static void find_nearest(builder *b, plan_node *sort) {
@@ -526,6 +586,7 @@ static void find_nearest(builder *b, plan_node *sort) {
     n->nearest.distance = key;
     if (rows > k) /* in random order, row i is among the first k so far with probability k / i */
         n->estimate.rows = BASE_MIN(rows, k * (1 + log(rows / k)));
+    use_lists(b, n);
     for (plan_node *p = sort->left; p != in; p = p->left)
         p->estimate.rows = n->estimate.rows;
     *at = n;

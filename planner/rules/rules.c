@@ -65,6 +65,9 @@ static const rule table[] = {
            "for ORDER BY a vector distance LIMIT k compute the distances on all threads, and sort "
            "only "
            "the rows that may be among the k"),
+    CHOICE(lists, CHOICE_LISTS,
+           "for ORDER BY a vector distance LIMIT k read the nearest lists of an ivfflat index, not "
+           "the whole table"),
 };
 
 const plan_rule_info *plan_rule(size_t i) {

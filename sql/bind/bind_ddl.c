@@ -144,9 +144,8 @@ static int refuse_vector_keys(binder *b, const table_def *t, const index_def *x,
         fail(b, ERR_UNSUPPORTED, at.pos, at.len,
              "column \"%.*s\" is a VECTOR, which cannot be in an index or key", (int)name.n,
              name.p);
-        err_hint(b->e,
-                 "no index is needed: ORDER BY \"%.*s\" <=> '[…]' LIMIT 10 reads the table once",
-                 (int)BASE_MIN(name.n, (size_t)80), name.p);
+        err_hint(b->e, "vectors have an index of their own: CREATE INDEX ON %.*s USING ivfflat (…)",
+                 (int)BASE_MIN(t->name.n, (size_t)80), t->name.p);
         return ERR_UNSUPPORTED;
     }
     return 0;
@@ -204,15 +203,60 @@ int bind_create_table(binder *b, ast *a, sql_stmt *s) {
 
 /* ---- CREATE INDEX, VIEW, MODEL --------------------------------------------------------------- */
 
-int bind_create_index(binder *b, ast *a, sql_stmt *s) {
-    s->kind = STMT_CREATE_INDEX;
-    s->if_not_exists = a->if_not_exists;
-    s->name = a->name2.name;
-    int status = find_table(b, a->name2, &s->table);
-    if (status)
-        return status;
-    list names = {0};
+/* Sets the option lists = n of an index. */
+static int index_options(binder *b, const ast *a, vector_lists *lists) {
+    enum { MOST = 32768 };
     for (int i = 0; i < a->items.n; i++) {
+        const copy_option *o = a->items.items[i];
+        if (!str_equal_nocase(o->name.name, STR("lists"))) {
+            fail_ident(b, o->name, "an index has no option \"%.*s\"", (int)o->name.name.n,
+                       o->name.name.p);
+            err_hint(b->e, "the option is lists: WITH (lists = 1000)");
+            return ERR_BIND;
+        }
+        if (!o->value || o->value->literal.type != TYPE_INTEGER || o->value->literal.i < 1 ||
+            o->value->literal.i > MOST)
+            return fail_ident(b, o->name, "lists must be a whole number from 1 to %d", MOST);
+        lists->n = (uint32_t)o->value->literal.i;
+    }
+    return 0;
+}
+
+/* Binds CREATE INDEX … USING ivfflat (column class), as in pgvector. */
+static int bind_lists(binder *b, const ast *a, sql_stmt *s, const list *names) {
+    index_def *x = &s->create_index;
+    const ident *class = a->columns.items[1];
+    const column_def *c = &s->table->columns[x->columns[0]];
+    vector_lists *lists = ARENA_NEW(b->mem, vector_lists);
+    bool cosine = str_equal_nocase(class->name, STR("vector_cosine_ops"));
+    if (!str_equal_nocase(a->column.name, STR("ivfflat"))) {
+        fail_ident(b, a->column, "no index method \"%.*s\"", (int)a->column.name.n,
+                   a->column.name.p);
+        err_hint(b->e, "vectors: USING ivfflat (column vector_cosine_ops); others need no USING");
+        return ERR_BIND;
+    }
+    if (a->unique)
+        return fail_ident(b, a->column, "an ivfflat index cannot be UNIQUE");
+    if (c->type != TYPE_VECTOR)
+        return fail_ident(b, *(ident *)names->items[0],
+                          "an ivfflat index needs a column of type VECTOR, not %s",
+                          type_name(c->type));
+    if (class->name.n && !cosine && !str_equal_nocase(class->name, STR("vector_l2_ops"))) {
+        fail_ident(b, *class, "an ivfflat index has no class \"%.*s\"", (int)class->name.n,
+                   class->name.p);
+        err_hint(b->e, "vector_l2_ops (the default) for <->, vector_cosine_ops for <=>");
+        return ERR_BIND;
+    }
+    lists->metric = cosine ? VECTOR_COSINE : VECTOR_L2;
+    lists->dims = c->dims;
+    x->lists = lists;
+    return index_options(b, a, lists);
+}
+
+static int index_names(binder *b, const ast *a, list *names) {
+    if (a->column.name.n)
+        list_add(b->mem, names, a->columns.items[0]);
+    for (int i = 0; i < a->items.n && !a->column.name.n; i++) {
         const order_item *o = a->items.items[i];
         const node *n = o->value;
         if (n->kind != NODE_COLUMN || n->qualifier.name.n)
@@ -222,13 +266,29 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
         /* ASC, DESC and NULLS change nothing: an index is scanned in both directions */
         ident *name = ARENA_NEW(b->mem, ident);
         *name = n->name;
-        list_add(b->mem, &names, name);
+        list_add(b->mem, names, name);
     }
+    return 0;
+}
+
+int bind_create_index(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_CREATE_INDEX;
+    s->if_not_exists = a->if_not_exists;
+    s->name = a->name2.name;
+    list names = {0};
+    int status = find_table(b, a->name2, &s->table);
+    if (!status)
+        status = index_names(b, a, &names);
+    if (status)
+        return status;
     index_def *x = &s->create_index;
     x->unique = a->unique;
     x->ncolumns = names.n;
-    if ((status = find_columns(b, s->table, &names, &x->columns)) != 0 ||
-        (status = refuse_vector_keys(b, s->table, x, *(ident *)names.items[0])) != 0)
+    status = find_columns(b, s->table, &names, &x->columns);
+    if (!status)
+        status = a->column.name.n ? bind_lists(b, a, s, &names)
+                                  : refuse_vector_keys(b, s->table, x, *(ident *)names.items[0]);
+    if (status)
         return status;
     const table_def *other;
     x->name =

@@ -298,9 +298,10 @@ struct ast {
     stmt_kind stmt; /* AST_SIMPLE, AST_DROP */
     ident name;     /* table, view, index, model, setting */
     ident name2;    /* second part of a setting, new name, table of an index, alias of the target */
-    ident column;
-    list columns; /* of ident* */
-    /* of assignment* (UPDATE), copy_option* (COPY, EXPLAIN) or order_item* (CREATE INDEX) */
+    ident column;   /* CREATE INDEX: the method after USING, or absent */
+    list columns; /* of ident*; CREATE INDEX … USING: the column, the operator class or absent */
+    /* of assignment* (UPDATE), copy_option* (COPY, EXPLAIN, CREATE INDEX … USING) or order_item*
+     * (CREATE INDEX) */
     list items;
     query *query;
     table_spec *table;

@@ -262,6 +262,20 @@ command(A) ::= CREATE unique_opt(U) INDEX if_not_exists(E) index_name(N) ON name
     A->name2 = ident_of(p, T);
     A->items = *L;
 }
+command(A) ::= CREATE unique_opt(U) INDEX if_not_exists(E) index_name(N) ON name(T) USING name(M) LP name(C) index_class(O) RP copy_options(L). {
+    A = ast_new(p, AST_CREATE_INDEX);
+    A->unique = U;
+    A->if_not_exists = E;
+    A->name = ident_of(p, N);
+    A->name2 = ident_of(p, T);
+    A->column = ident_of(p, M);
+    list_add(p->mem, &A->columns, ident_copy(p, C));
+    list_add(p->mem, &A->columns, ident_copy(p, O));
+    if (L)
+        A->items = *L;
+}
+index_class(A) ::= . { A = NO_TOKEN; }
+index_class(A) ::= name(N). { A = N; }
 index_name(A) ::= . { A = NO_TOKEN; }
 index_name(A) ::= name(N). { A = N; }
 command(A) ::= CREATE or_replace(R) VIEW if_not_exists(E) name(N) column_list_opt(C) AS(T) query(Q). {

@@ -191,3 +191,32 @@ double vector_distance(vector_metric m, str x, str y, double y_norm) {
     double cosine = inner / (sqrt(sound ? (double)xx : wide_sum(x, x, false)) * y_norm);
     return isnan(cosine) ? cosine : 1 - BASE_MAX(-1, BASE_MIN(1, cosine));
 }
+
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* Returns the value of the code 1 if the largest element is to have the code `most`. */
+static double code_scale(str v, int most) {
+    float largest = 0;
+    for (size_t i = 0; i < v.n / sizeof(float); i++)
+        largest = fmaxf(largest, fabsf(element(v, i)));
+    return (double)largest / most;
+}
+
+double vector_encode(str v, int8_t *codes) {
+    double scale = code_scale(v, INT8_MAX);
+    for (size_t i = 0; i < v.n / sizeof(float); i++)
+        codes[i] = (int8_t)(scale > 0 ? lrint(element(v, i) / scale) : 0);
+    return scale;
+}
+
+double vector_encode_query(str v, int16_t *codes) {
+    enum { MOST = 2047 };
+    double scale = code_scale(v, MOST);
+    for (size_t i = 0; i < v.n / sizeof(float); i++)
+        codes[i] = (int16_t)(scale > 0 ? lrint(element(v, i) / scale) : 0);
+    return scale;
+}
+
+int64_t vector_codes_inner(const int8_t *x, const int16_t *query, size_t n) {
+    return best_kernel()->codes(x, query, n);
+}

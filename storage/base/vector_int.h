@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Vectors of n f32, at any address. */
 typedef struct vector_kernel {
@@ -17,6 +18,7 @@ typedef struct vector_kernel {
     float (*apart)(const char *x, const char *y, size_t n); /* sum of (x[i] - y[i])² */
     /* *xy: as inner; *xx: sum of x[i]² */
     void (*angle)(const char *x, const char *y, size_t n, float *xy, float *xx);
+    int64_t (*codes)(const int8_t *x, const int16_t *y, size_t n); /* sum of x[i] * y[i] */
 } vector_kernel;
 
 enum { VECTOR_KERNELS = 2 };

@@ -60,6 +60,20 @@ INLINE void sums(sum_kind what, const char *x, const char *y, size_t n, float *x
         *xx = total(b);
 }
 
+/* Blocks are short enough for a sum of 32 bits. */
+INLINE int64_t codes_inner(const int8_t *x, const int16_t *y, size_t n) {
+    enum { BLOCK = 4096 };
+    int64_t sum = 0;
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t end = n - at < BLOCK ? n : at + BLOCK;
+        int32_t part = 0;
+        for (size_t i = at; i < end; i++)
+            part += x[i] * y[i];
+        sum += part;
+    }
+    return sum;
+}
+
 #define KERNEL(isa, target)                                                                        \
     target static float inner_##isa(const char *x, const char *y, size_t n) {                      \
         float s;                                                                                   \
@@ -74,7 +88,11 @@ INLINE void sums(sum_kind what, const char *x, const char *y, size_t n, float *x
     target static void angle_##isa(const char *x, const char *y, size_t n, float *xy, float *xx) { \
         sums(ANGLE, x, y, n, xy, xx);                                                              \
     }                                                                                              \
-    static const vector_kernel kernel_##isa = {#isa, inner_##isa, apart_##isa, angle_##isa};
+    target static int64_t codes_##isa(const int8_t *x, const int16_t *y, size_t n) {               \
+        return codes_inner(x, y, n);                                                               \
+    }                                                                                              \
+    static const vector_kernel kernel_##isa = {#isa, inner_##isa, apart_##isa, angle_##isa,        \
+                                               codes_##isa};
 
 KERNEL(generic, )
 #if defined(__x86_64__)

@@ -117,6 +117,36 @@ int catalog_put_state(txn *t, uint32_t table_id, uint64_t version, uint64_t rows
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+static void write_lists(buf *b, const vector_lists *l) {
+    put_u8(b, (uint8_t)l->metric);
+    put_u32(b, (uint32_t)l->dims);
+    put_u64(b, l->rows);
+    put_str(b, (str){(const char *)l->centroids, sizeof(float) * l->n * (size_t)l->dims});
+}
+
+static const vector_lists *read_lists(bytes_reader *r, arena *a, const table_def *def,
+                                      const index_def *x) {
+    vector_lists *l = ARENA_NEW(a, vector_lists);
+    uint8_t metric = get_u8(r);
+    uint32_t dims = get_u32(r);
+    l->rows = get_u64(r);
+    str bytes = get_str(r);
+    size_t row = sizeof(float) * dims;
+    if (metric > VECTOR_COSINE || x->ncolumns != 1 || dims == 0 || dims > VECTOR_DIMS_MAX ||
+        def->columns[x->columns[0]].type != TYPE_VECTOR || bytes.n == 0 || bytes.n % row != 0) {
+        r->bad = true;
+        return NULL;
+    }
+    l->metric = (vector_metric)metric;
+    l->dims = (int)dims;
+    l->n = (uint32_t)(bytes.n / row);
+    float *centroids = ARENA_ARRAY(a, float, bytes.n / sizeof(float));
+    memcpy(centroids, bytes.p, bytes.n);
+    l->centroids = centroids;
+    lists_prepare(l, a);
+    return l;
+}
+
 void catalog_write_table(buf *b, const table_info *info) {
     const table_def *def = info->def;
     put_str(b, def->name);
@@ -138,11 +168,13 @@ void catalog_write_table(buf *b, const table_info *info) {
         const index_def *x = &def->indexes[i];
         put_u32(b, x->id);
         put_str(b, x->name);
-        put_u8(b, (uint8_t)(x->unique | x->primary << 1));
+        put_u8(b, (uint8_t)(x->unique | x->primary << 1 | (x->lists != NULL) << 2));
         put_u32(b, info->index_trees[i]);
         put_u32(b, (uint32_t)x->ncolumns);
         for (int k = 0; k < x->ncolumns; k++)
             put_u32(b, (uint32_t)x->columns[k]);
+        if (x->lists)
+            write_lists(b, x->lists);
     }
     put_u32(b, (uint32_t)def->nchecks);
     for (int i = 0; i < def->nchecks; i++)
@@ -160,7 +192,8 @@ static int get_count(bytes_reader *r) {
     return (int)n;
 }
 
-static void read_index(bytes_reader *r, arena *a, index_def *x, uint32_t *tree, int ncolumns) {
+static void read_index(bytes_reader *r, arena *a, const table_def *def, index_def *x,
+                       uint32_t *tree) {
     x->id = get_u32(r);
     x->name = str_copy(a, get_str(r));
     uint8_t flags = get_u8(r);
@@ -171,11 +204,13 @@ static void read_index(bytes_reader *r, arena *a, index_def *x, uint32_t *tree, 
     x->columns = ARENA_ARRAY(a, int, BASE_MAX(x->ncolumns, 1));
     for (int k = 0; k < x->ncolumns; k++) {
         x->columns[k] = (int)get_u32(r);
-        if (x->columns[k] < 0 || x->columns[k] >= ncolumns) {
+        if (x->columns[k] < 0 || x->columns[k] >= def->ncolumns) {
             x->columns[k] = 0;
             r->bad = true;
         }
     }
+    if ((flags >> 2 & 1) && !r->bad)
+        x->lists = read_lists(r, a, def, x);
 }
 
 static void read_columns(bytes_reader *r, arena *a, table_def *def) {
@@ -212,7 +247,7 @@ bool catalog_read_table(MDB_val data, arena *a, table_def *def, table_info *info
     def->indexes = ARENA_ARRAY(a, index_def, BASE_MAX(def->nindexes, 1));
     info->index_trees = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->nindexes, 1));
     for (int i = 0; i < def->nindexes; i++)
-        read_index(&r, a, &def->indexes[i], &info->index_trees[i], def->ncolumns);
+        read_index(&r, a, def, &def->indexes[i], &info->index_trees[i]);
     def->nchecks = get_count(&r);
     def->checks = ARENA_ARRAY(a, str, BASE_MAX(def->nchecks, 1));
     for (int i = 0; i < def->nchecks; i++)

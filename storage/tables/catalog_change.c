@@ -491,9 +491,12 @@ int catalog_create_index(txn *t, str table, const index_def *def, mem_budget *me
     }
     made.indexes[n] = *def;
     made.indexes[n].id = next_id++;
+    if (def->lists && !def->lists->centroids)
+        status = lists_train(t, info, def, cancel, a, &made.indexes[n].lists, e);
     if (!def->name.n)
         made.indexes[n].name = index_name(&t->snap->catalog, a, info->def, def, NULL, 0);
-    status = take_trees(t, &trees[n], 1, e);
+    if (!status)
+        status = take_trees(t, &trees[n], 1, e);
     table_info changed = *info;
     changed.def = &made;
     changed.index_trees = trees;

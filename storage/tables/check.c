@@ -301,7 +301,10 @@ static bool read_entry(check *c, const walk_value *v, bool quiet) {
     const table_info *info = &c->table->info;
     MDB_val bytes;
     bool sound = file_payload(info->has_sums, info->index_trees[c->index], SUM_WHOLE, v, &bytes);
-    bool formed = v->key.mv_size > KEY_ROWID && (!sound || bytes.mv_size == 0);
+    const vector_lists *lists = c->table->def.indexes[c->index].lists;
+    bool formed =
+        v->key.mv_size > KEY_ROWID &&
+        (!sound || bytes.mv_size == 0 || (lists && bytes.mv_size == lists_entry_bytes(lists)));
     int64_t rowid = formed ? key_rowid(v->key) : 0;
     if (sound && formed)
         return true;

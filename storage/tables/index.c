@@ -58,15 +58,24 @@ int index_violation(const table_def *def, const index_def *index, const value *r
     return ERR_CONSTRAINT;
 }
 
+int index_put_entry(txn *t, tree_cursor *c, const index_def *x, MDB_val key, const value *row,
+                    unsigned flags, err *e) {
+    buf entry = {0};
+    lists_make_entry(&entry, x, row);
+    int rc = tree_put(c, key, (MDB_val){entry.n, entry.p}, flags);
+    buf_free(&entry);
+    return tree_error(t, rc, "cannot write an index", e);
+}
+
 int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
                   err *e) {
+    const index_def *x = &info->def->indexes[index];
     tree_cursor *c;
     int status = txn_index(t, info, index, &c, e);
     if (status)
         return status;
-    key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
-    int rc = tree_put(c, (MDB_val){t->key.n, t->key.p}, (MDB_val){0, NULL}, 0);
-    return tree_error(t, rc, "cannot write an index", e);
+    key_make(&t->key, info->def, x, row, rowid);
+    return index_put_entry(t, c, x, (MDB_val){t->key.n, t->key.p}, row, 0, e);
 }
 
 static int index_lacks_row(const table_def *def, const index_def *x, int64_t rowid, err *e) {

@@ -101,15 +101,21 @@ static int build_read(build *b, txn *t, const table_info *info, int index, value
     return rc == MDB_NOTFOUND ? 0 : tree_error(t, rc, "cannot read a table", e);
 }
 
-static int build_write(const build *b, txn *t, const table_info *info, int index, err *e) {
+static int build_write(const build *b, txn *t, const table_info *info, int index, value *row,
+                       err *e) {
+    const index_def *x = &info->def->indexes[index];
     tree_cursor *c;
     const build_item *items = b->items.p;
+    bool found = true;
     int status = txn_index(t, info, index, &c, e);
     for (size_t i = 0; i < b->n && status == 0; i++) {
+        MDB_val key = item_key(&items[i]);
         if ((status = check_cancel(b->cancel, e)) != 0)
             return status;
-        int rc = tree_put(c, item_key(&items[i]), (MDB_val){0, NULL}, MDB_APPEND);
-        status = tree_error(t, rc, "cannot write an index", e);
+        if (x->lists) /* the entry has the row's vector */
+            status = table_get(t, info->def, key_rowid(key), row, &found, e);
+        if (status == 0)
+            status = index_put_entry(t, c, x, key, row, MDB_APPEND, e);
     }
     return status;
 }
@@ -160,7 +166,7 @@ static int build_in(mem_budget *memory, txn *t, const table_info *info, int inde
         status =
             sort_array_in(memory, b.items.p, b.n, sizeof(build_item), compare_items, cancel, e);
     if (status == 0)
-        status = build_write(&b, t, info, index, e);
+        status = build_write(&b, t, info, index, row, e);
     mem_array_free(&b.items);
     arena_free(b.keys);
     if (status == 0 && (x->unique || x->primary))

@@ -56,7 +56,7 @@ void key_append_cell(buf *b, value_type type, value v) {
         break;
     case TYPE_TEXT:
     case TYPE_BLOB:
-    case TYPE_VECTOR: /* no index has one */
+    case TYPE_VECTOR: /* no sorted index has one */
         append_text(b, v.s);
         break;
     case TYPE_NULL:
@@ -69,6 +69,10 @@ void key_append_cell(buf *b, value_type type, value v) {
 /* Appends the cells of `count` leading index columns, uncut. */
 static void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
                              int count) {
+    if (index->lists) {
+        lists_append_cell(b, index->lists, row[index->columns[0]]);
+        return;
+    }
     for (int i = 0; i < count; i++)
         key_append_cell(b, def->columns[index->columns[i]].type, row[index->columns[i]]);
 }

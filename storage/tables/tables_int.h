@@ -42,6 +42,9 @@
  *   byte; TEXT, BLOB: bytes with 0 written as 0 255, ended by 0 0.
  *
  * No cell is a prefix of another, so two different keys differ within the shorter one.
+ *
+ * An entry of an index with lists (vector_lists.c) has the cell 1 and the number of its list, 4 bytes
+ * big-endian, and as value the vector in codes. A vector that is in no list has the cell 0 and no value.
  */
 #ifndef KVASIR_TABLES_INT_H
 #define KVASIR_TABLES_INT_H
@@ -189,6 +192,20 @@ int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uin
 /* Finds the table with def's id in this transaction's catalog. ERR_BIND if it was dropped or its
  * number of columns or indexes changed. */
 int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
+
+/* ---- indexes with lists (vector_lists.c) ------------------------------------------------------------ */
+
+/* Appends the cell of a row's vector, which may be NULL. */
+void lists_append_cell(buf *b, const vector_lists *lists, value v);
+/* Sets *out to the value of a row's entry; empty: of an entry without a vector, or of a sorted index. */
+void lists_make_entry(buf *out, const index_def *index, const value *row);
+size_t lists_entry_bytes(const vector_lists *lists);
+/* Sets lists->halves, in `a`. */
+void lists_prepare(vector_lists *lists, arena *a);
+/* Makes, in `a`, the lists that `wanted` asks for, of the table's rows. At most 256 MB of its vectors are
+ * on the heap meanwhile. */
+int lists_train(txn *t, const table_info *info, const index_def *index, const atomic_bool *cancel,
+                arena *a, const vector_lists **out, err *e);
 
 /* ---- transactions (txn.c) -------------------------------------------------------------------- */
 
@@ -374,6 +391,9 @@ int index_build(txn *t, const table_info *info, int index, mem_budget *memory,
                 const atomic_bool *cancel, err *e);
 /* Whether the index is unique and its columns are `columns` in any order; ncolumns = 0: whether it
  * is unique. */
+/* Writes the entry of a row. */
+int index_put_entry(txn *t, tree_cursor *c, const index_def *x, MDB_val key, const value *row,
+                    unsigned flags, err *e);
 bool index_is_unique_on(const index_def *index, const int *columns, int ncolumns);
 int index_violation(const table_def *def, const index_def *index, const value *row, err *e);
 

@@ -2,10 +2,13 @@
  * bench_vectors.c - exact top-k by vector distance: statements one after the other on a table of
  * made unit vectors, beside a plain read of as many bytes.
  *
- *   bench_vectors [--rows N] [--dims D] [--threads T] [--dir DIR]
+ *   bench_vectors [--rows N] [--dims D] [--clusters C] [--from FILE] [--index LISTS] [--threads T] [--dir DIR]
  *
- * Prints the median and the least milliseconds of a statement and its CPU time. --dir: also writes
- * vectors.f32 and queries.f32 there, for bench_vectors.py.
+ * Prints the median and the least milliseconds of a statement and its CPU time. --clusters: the vectors
+ * are C centers with noise of .7 of their length; else all directions are alike, of which no index
+ * knows more than a scan. --from: vectors of D f32, of which the last 100 are the queries. --index: the
+ * scan by <=> beside an ivfflat index of so many lists (0: the default) with several numbers of probes; recall is the share of the exact
+ * ten nearest that are found. --dir: also writes vectors.f32 and queries.f32 there, for bench_vectors.py.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,11 +20,11 @@
 
 #include "exec/exec.h"
 
-enum { QUERIES = 100 };
+enum { QUERIES = 100, NEAREST = 10 };
 
 typedef struct setup {
-    int rows, dims, threads;
-    const char *dir;
+    int rows, dims, threads, clusters, index;
+    const char *dir, *from;
     float *vectors; /* [rows × dims], then the queries */
 } setup;
 
@@ -36,16 +39,23 @@ static double cpu_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static void run(db *d, str sql) {
+/* Runs a statement; the first NEAREST values of its first column go to `ids`, if it is not NULL. */
+static void run_ids(db *d, str sql, int64_t *ids) {
     const batch *rows;
     err e = {0};
     stmt *s = db_submit(d, sql);
     stmt_status status;
+    int n = 0;
     while ((status = stmt_next(s, -1, &rows, &e)) == STMT_ROWS)
-        ;
+        for (int r = 0; ids && r < rows->rows && n < NEAREST; r++)
+            ids[n++] = rows->cols[0].i[r];
     if (status == STMT_ERROR)
         die("a statement", &e);
     stmt_free(s);
+}
+
+static void run(db *d, str sql) {
+    run_ids(d, sql, NULL);
 }
 
 /* ---- the data -------------------------------------------------------------------------------- */
@@ -59,20 +69,42 @@ static float next_normal(uint64_t *state) {
     return (float)sum;
 }
 
-static void make_vectors(setup *b) {
-    size_t n = (size_t)(b->rows + QUERIES);
-    uint64_t state = 1;
-    b->vectors = mem_alloc(n * (size_t)b->dims * sizeof(float));
-    for (size_t i = 0; i < n; i++) {
-        float *v = b->vectors + i * (size_t)b->dims;
-        double square = 0;
-        for (int k = 0; k < b->dims; k++) {
-            v[k] = next_normal(&state);
-            square += (double)v[k] * (double)v[k];
-        }
-        for (int k = 0; k < b->dims; k++)
-            v[k] = (float)(v[k] / sqrt(square));
+static void make_unit(float *v, int dims, const float *center, float noise, uint64_t *state) {
+    double square = 0;
+    for (int k = 0; k < dims; k++) {
+        v[k] = noise * next_normal(state) + (center ? center[k] : 0);
+        square += (double)v[k] * (double)v[k];
     }
+    for (int k = 0; k < dims; k++)
+        v[k] = (float)(v[k] / sqrt(square));
+}
+
+static void make_vectors(setup *b) {
+    static const double noise_length = 0.7, normal_deviation = 0.577; /* of next_normal */
+    size_t n = (size_t)(b->rows + QUERIES), dims = (size_t)b->dims;
+    uint64_t state = 1;
+    float *centers = mem_alloc(((size_t)b->clusters + 1) * dims * sizeof *centers);
+    float noise = (float)(noise_length / (normal_deviation * sqrt((double)dims)));
+    b->vectors = mem_alloc(n * dims * sizeof(float));
+    for (int c = 0; c < b->clusters; c++)
+        make_unit(centers + (size_t)c * dims, b->dims, NULL, 1, &state);
+    for (size_t i = 0; i < n; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        size_t c = b->clusters ? (size_t)(state >> 33) % (size_t)b->clusters : 0;
+        make_unit(b->vectors + i * dims, b->dims, b->clusters ? centers + c * dims : NULL,
+                  b->clusters ? noise : 1, &state);
+    }
+    free(centers);
+}
+
+static void read_vectors(setup *b) {
+    size_t row = (size_t)b->dims * sizeof(float), n = (size_t)b->rows + QUERIES;
+    FILE *f = fopen(b->from, "rb");
+    b->vectors = mem_alloc(n * row);
+    size_t got = f ? fread(b->vectors, row, n, f) : 0;
+    if (got <= QUERIES || fclose(f) != 0)
+        die(b->from, NULL);
+    b->rows = (int)got - QUERIES;
 }
 
 static void write_floats(const char *dir, const char *name, const float *from, size_t n) {
@@ -176,6 +208,68 @@ static void measure_batch(const setup *b, db *d) {
     fflush(stdout);
 }
 
+/* ---- the index ------------------------------------------------------------------------------- */
+
+static void query_sql(const setup *b, int query, buf *sql) {
+    buf_clear(sql);
+    buf_append_c(sql, "SELECT id FROM items ORDER BY v <=> '");
+    vector_print(sql, vector_of(b, (size_t)(b->rows + query)));
+    buf_printf(sql, "' LIMIT %d", NEAREST);
+}
+
+static double share_found(const int64_t *exact, const int64_t *got) {
+    int n = 0;
+    for (int i = 0; i < NEAREST; i++)
+        for (int k = 0; k < NEAREST; k++)
+            n += exact[i] == got[k];
+    return (double)n / NEAREST;
+}
+
+/* Returns the median ms of the queries; their results go to ids[QUERIES][NEAREST]. */
+static double ask_all(const setup *b, db *d, int64_t *ids) {
+    double ms[QUERIES];
+    buf sql = {0};
+    for (int pass = 0; pass < 2; pass++) /* the first warms up */
+        for (int i = 0; i < (pass ? QUERIES : 10); i++) {
+            query_sql(b, i, &sql);
+            double start = clock_ms();
+            run_ids(d, buf_str(&sql), ids + (size_t)i * NEAREST);
+            ms[i] = clock_ms() - start;
+        }
+    qsort(ms, QUERIES, sizeof *ms, compare_ms);
+    buf_free(&sql);
+    return ms[QUERIES / 2];
+}
+
+static void measure_index(const setup *b, db *d) {
+    static const int probes[] = {0, 5, 10, 20, 40, 80, 160};
+    int64_t *exact = mem_zalloc(2 * sizeof *exact * QUERIES * NEAREST);
+    int64_t *got = exact + QUERIES * NEAREST;
+    double scan = ask_all(b, d, exact), start = clock_ms();
+    printf("exact scan %34.2f ms\n", scan);
+    buf create = {0};
+    buf_append_c(&create, "CREATE INDEX items_v ON items USING ivfflat (v vector_cosine_ops)");
+    if (b->index > 0)
+        buf_printf(&create, " WITH (lists = %d)", b->index);
+    run(d, buf_str(&create));
+    buf_free(&create);
+    printf("CREATE INDEX %32.1f s\n", (clock_ms() - start) / 1e3);
+    for (size_t i = 0; i < BASE_COUNT(probes); i++) {
+        double recall = 0;
+        buf sql = {0};
+        buf_printf(&sql, "SET vector_probes = %d", probes[i]);
+        run(d, buf_str(&sql));
+        double ms = ask_all(b, d, got);
+        for (size_t k = 0; k < QUERIES; k++)
+            recall += share_found(exact + k * NEAREST, got + k * NEAREST) / QUERIES;
+        printf("vector_probes = %-4d %24.2f ms, %5.1f times the scan's queries/s, recall@10 %.3f\n",
+               probes[i], ms, scan / ms, recall);
+        fflush(stdout);
+        buf_free(&sql);
+    }
+    free(exact);
+}
+
 /* Reads the vectors by one thread, without computing: what the memory allows. */
 static void measure_read(const setup *b) {
     double ms[QUERIES], cpu = cpu_ms();
@@ -194,8 +288,19 @@ static void measure_read(const setup *b) {
     report("plain read, one thread", ms, cpu_ms() - cpu, (double)n * sizeof *words);
 }
 
+static void measure_scans(const setup *b, db *d) {
+    measure_read(b);
+    measure(b, d, "<=> LIMIT 10", "SELECT id FROM items ORDER BY v <=> '", "' LIMIT 10");
+    measure(b, d, "<-> LIMIT 10", "SELECT id FROM items ORDER BY v <-> '", "' LIMIT 10");
+    measure(b, d, "<#> LIMIT 10", "SELECT id FROM items ORDER BY v <#> '", "' LIMIT 10");
+    measure(b, d, "<=> LIMIT 10 of half of the rows",
+            "SELECT id FROM items WHERE id % 2 = 0 ORDER BY v <=> '", "' LIMIT 10");
+    measure(b, d, "<=> LIMIT 1000", "SELECT id FROM items ORDER BY v <=> '", "' LIMIT 1000");
+    measure_batch(b, d);
+}
+
 int main(int argc, char **argv) {
-    setup b = {.rows = 100000, .dims = 384};
+    setup b = {.rows = 100000, .dims = 384, .index = -1};
     for (int i = 1; i + 1 < argc; i += 2)
         if (strcmp(argv[i], "--rows") == 0)
             b.rows = atoi(argv[i + 1]);
@@ -203,6 +308,12 @@ int main(int argc, char **argv) {
             b.dims = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--threads") == 0)
             b.threads = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--clusters") == 0)
+            b.clusters = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--index") == 0)
+            b.index = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--from") == 0)
+            b.from = argv[i + 1];
         else if (strcmp(argv[i], "--dir") == 0)
             b.dir = argv[i + 1];
         else
@@ -215,7 +326,10 @@ int main(int argc, char **argv) {
     if (!dir || asprintf(&csv, "%s/items.csv", dir) < 0 ||
         db_open(&(db_options){.path = NULL}, &d, &e))
         die("open", &e);
-    make_vectors(&b);
+    if (b.from)
+        read_vectors(&b);
+    else
+        make_vectors(&b);
     size_t values = (size_t)b.rows * (size_t)b.dims;
     if (b.dir) {
         write_floats(dir, "vectors.f32", b.vectors, values);
@@ -226,14 +340,10 @@ int main(int argc, char **argv) {
     buf_printf(&sql, "SET threads = %d", b.threads);
     if (b.threads)
         run(d, buf_str(&sql));
-    measure_read(&b);
-    measure(&b, d, "<=> LIMIT 10", "SELECT id FROM items ORDER BY v <=> '", "' LIMIT 10");
-    measure(&b, d, "<-> LIMIT 10", "SELECT id FROM items ORDER BY v <-> '", "' LIMIT 10");
-    measure(&b, d, "<#> LIMIT 10", "SELECT id FROM items ORDER BY v <#> '", "' LIMIT 10");
-    measure(&b, d, "<=> LIMIT 10 of half of the rows",
-            "SELECT id FROM items WHERE id % 2 = 0 ORDER BY v <=> '", "' LIMIT 10");
-    measure(&b, d, "<=> LIMIT 1000", "SELECT id FROM items ORDER BY v <=> '", "' LIMIT 1000");
-    measure_batch(&b, d);
+    if (b.index >= 0)
+        measure_index(&b, d);
+    else
+        measure_scans(&b, d);
     db_close(d);
     buf_free(&sql);
     free(b.vectors);

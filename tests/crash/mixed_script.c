@@ -3,7 +3,7 @@
  * model and transactions in random order.
  *
  *   w0_a          rows by number, with a text to ask the model about
- *   w0_b          rows by a TEXT key
+ *   w0_b          rows by a TEXT key;  w0_e  rows with a vector
  *   w0_c0 … c2    made by CREATE TABLE or CREATE TABLE AS, altered, renamed, dropped
  *   w0_i0 … i3    indexes on any of them;  w0_v0, v1  views
  *   shared        every writer's: INSERT takes the next number, so that a lost or doubled one shows
@@ -58,7 +58,7 @@ static void from_series(draft *d) {
 }
 
 static void insert(draft *d) {
-    switch (pick(d, 7)) {
+    switch (pick(d, 8)) {
     case 0:
         sql(d, "INSERT INTO @a (k, s, r) VALUES (#, 'one #', 0.5), (NULL, NULL, # / 7.0)");
         return;
@@ -82,6 +82,11 @@ static void insert(draft *d) {
         sql(d, " (id, k, s) SELECT id, k, s FROM @a ORDER BY k, id LIMIT ");
         number(d, pick_rows(d));
         return;
+    case 5:
+        sql(d,
+            "INSERT INTO @e (v) SELECT ('[' || (x * # % 97) || ',' || (x % 11) || ']')::VECTOR(2)");
+        from_series(d);
+        return;
     default:
         sql(d, "INSERT INTO @a (k, s, r) SELECT x + #, 'row # ' || x, x / 7.0");
         from_series(d);
@@ -95,6 +100,8 @@ static void update(draft *d) {
         "UPDATE @a SET id = id + 3000 WHERE id % 5 = # % 5 AND id < 2000",
         "UPDATE @b SET n = n + 1, body = body || n",
         "UPDATE @b SET code = code || '-' WHERE n % 9 = # % 9",
+        "UPDATE @e SET v = ('[' || (id % 13) || ',' || # || ']')::VECTOR(2) WHERE id % 5 = # % 5",
+        "DELETE FROM @e WHERE id % 6 = # % 6",
         "UPDATE @c0 SET id = id + 1",
         "DELETE FROM @a WHERE id % 7 = # % 7",
         "DELETE FROM @a WHERE id NOT IN (SELECT id FROM @a ORDER BY id DESC LIMIT 1500)",
@@ -141,8 +148,14 @@ static void create(draft *d) {
 static void make_index(draft *d) {
     static const char *const on[] = {"a (k)",  "a (s, k)", "a (r)",  "b (n)",     "b (body)",
                                      "c0 (k)", "c0 (id)",  "c1 (s)", "c2 (k, id)"};
-    sql(d, pick(d, 5) ? "CREATE INDEX @i" : "CREATE UNIQUE INDEX @i");
+    bool lists = pick(d, 3) == 0;
+    sql(d, lists || pick(d, 5) ? "CREATE INDEX @i" : "CREATE UNIQUE INDEX @i");
     number(d, pick(d, 4));
+    if (lists) {
+        sql(d, pick(d, 2) ? " ON @e USING ivfflat (v) WITH (lists = 7)"
+                          : " ON @e USING ivfflat (v vector_cosine_ops)");
+        return;
+    }
     sql(d, " ON @");
     sql(d, on[pick(d, BASE_COUNT(on))]);
 }
@@ -261,7 +274,7 @@ static const char *const setup[] = {
     "CREATE INDEX @i0 ON @a (k)",
     "INSERT INTO @a (k, s) SELECT x % 10, 'first ' || x FROM generate_series(1, 300) AS g(x)",
     "CREATE TABLE @c0 AS SELECT id, k, s FROM @a",
-    "CREATE VIEW @v0 AS SELECT id, k, s FROM @a WHERE k = 3",
+    "CREATE TABLE @e (id INTEGER PRIMARY KEY, v VECTOR(2))",
     "COPY (SELECT id, k, s FROM @a) TO '",
 };
 _Static_assert(BASE_COUNT(setup) == BLOCK, "the first block");
