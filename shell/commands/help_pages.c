@@ -223,7 +223,11 @@ static const help_page pages[] = {
      "    SELECT id FROM docs ORDER BY v <=> '[1, 1]' LIMIT 1;\n"
      "\n"
      "EMBED(text) makes the vector of a text: CREATE TABLE v AS SELECT id,\n"
-     "EMBED(body) AS v FROM docs, then ORDER BY v <=> EMBED('a question').\n",
+     "EMBED(body) AS v FROM docs, then ORDER BY v <=> EMBED('a question').\n"
+     "An index makes this faster in large tables, and may miss rows:\n"
+     "CREATE INDEX ON v USING ivfflat (v vector_cosine_ops).\n"
+     "Answers from the texts found: LLM('Answer {q}', q, contexts =>\n"
+     "(SELECT body FROM v ORDER BY v.v <=> t.v LIMIT 3)).\n",
      NULL, NULL},
     {"table", "create insert update delete drop alter returning index begin commit rollback",
      "making and changing tables",
