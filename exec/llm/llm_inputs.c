@@ -306,11 +306,12 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const late_source *
     g.fields = ARENA_ARRAY(g.mem, dictionary, n + 1);
     g.room = ARENA_ARRAY(g.mem, uint32_t, n + 1);
     g.inputs.mem = g.mem;
-    for (int f = 0; f < n; f++)
-        g.fields[f] = (dictionary){.mem = arena_new_in(ctx->space),
-                                   .sets = chosen && site->call->field_lists[f] && !sources[f].late
-                                               ? contexts_new(ctx->space)
-                                               : NULL};
+    for (int f = 0; f < n; f++) {
+        dictionary *d = &g.fields[f];
+        d->mem = d->index.mem = arena_new_in(ctx->space);
+        if (chosen && site->call->field_lists[f] && !sources[f].late)
+            d->sets = contexts_new(ctx->space);
+    }
     in->nfields = n;
     in->fields = ARENA_ARRAY(mem, field_values, n + 1);
     in->value = ARENA_ARRAY(mem, uint32_t *, n + 1);
