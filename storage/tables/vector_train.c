@@ -9,12 +9,13 @@
 #include "vector_lists_int.h"
 
 enum {
-    ROWS_PER_LIST = 250,    /* of an index whose number of lists is not given */
-    LISTS_MAX = 2048,       /* of such an index */
-    SAMPLE_PER_LIST = 64,   /* vectors that k-means reads for each list */
-    SAMPLE_MAX = 256 << 20, /* bytes of these vectors at most */
-    ROUNDS = 10,            /* of k-means at most */
-    VECTORS_PER_LOOK = 64   /* between two looks at the cancel flag */
+    ROWS_PER_LIST = 250,     /* of an index whose number of lists is not given */
+    LISTS_MAX = 2048,        /* of such an index */
+    ELEMENTS_MAX = 16 << 20, /* of all centroids: they are in the table's record */
+    SAMPLE_PER_LIST = 64,    /* vectors that k-means reads for each list */
+    SAMPLE_MAX = 256 << 20,  /* bytes of these vectors at most */
+    ROUNDS = 10,             /* of k-means at most */
+    VECTORS_PER_LOOK = 64    /* between two looks at the cancel flag */
 };
 
 typedef struct training {
@@ -158,21 +159,27 @@ int lists_train(txn *t, const table_info *info, const index_def *index, const at
     if (status)
         return status;
     size_t dims = (size_t)tr.lists.dims, bytes = sizeof(float) * dims;
+    uint32_t most = ELEMENTS_MAX / (uint32_t)dims;
+    if (tr.lists.n > most)
+        return err_set(e, ERR_LIMIT, "an index of vectors of %d has at most %u lists, not %u",
+                       tr.lists.dims, most, tr.lists.n);
     if (tr.lists.n == 0)
-        tr.lists.n = (uint32_t)BASE_MIN(rows / ROWS_PER_LIST + 1, (uint64_t)LISTS_MAX);
+        tr.lists.n =
+            BASE_MIN(most, (uint32_t)BASE_MIN(rows / ROWS_PER_LIST + 1, (uint64_t)LISTS_MAX));
     tr.lists.n = (uint32_t)BASE_MAX(BASE_MIN(rows, (uint64_t)tr.lists.n), (uint64_t)1);
     uint64_t want = BASE_MIN((uint64_t)tr.lists.n * SAMPLE_PER_LIST, SAMPLE_MAX / bytes);
     want = BASE_MAX(want, (uint64_t)tr.lists.n);
     tr.room = (size_t)BASE_MIN(want, rows);
     tr.lists.rows = rows;
-    tr.centroids = ARENA_ARRAY(a, float, tr.lists.n *dims);
+    size_t elements = tr.lists.n * dims;
+    tr.centroids = ARENA_ARRAY(a, float, elements);
     tr.lists.centroids = tr.centroids;
     tr.sample = mem_alloc(bytes * (tr.room + 1));
     tr.member = mem_alloc(sizeof *tr.member * (tr.room + 1));
-    tr.codes = (list_codes){mem_alloc(tr.lists.n * dims), mem_alloc(sizeof(double) * tr.lists.n),
+    tr.codes = (list_codes){mem_alloc(elements), mem_alloc(sizeof(double) * tr.lists.n),
                             mem_alloc(sizeof(double) * tr.lists.n)};
     tr.lists.codes = &tr.codes;
-    tr.sums = mem_alloc(sizeof *tr.sums * tr.lists.n * dims);
+    tr.sums = mem_alloc(sizeof *tr.sums * elements);
     tr.sizes = mem_alloc(sizeof *tr.sizes * tr.lists.n);
     memset(tr.member, 0xff, sizeof *tr.member * (tr.room + 1));
     status = read_sample(&tr, t, info, index->columns[0], BASE_MAX(rows / BASE_MAX(want, 1), 1), e);
