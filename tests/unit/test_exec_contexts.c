@@ -123,7 +123,7 @@ static void test_random_sets(void **state) {
                 group[distinct++] = &sets[i];
         assert_int_equal(distinct, contexts_count(s));
         listed *all[SETS];
-        memcpy(all, group, sizeof all);
+        memcpy(all, group, sizeof *all * (size_t)distinct);
         order_naively(all, distinct);
         for (int i = 0; i < distinct; i++) {
             str list[MOST], text = contexts_text(s, (uint32_t)i, mem);
