@@ -94,6 +94,7 @@ typedef struct llm_model_info {
     size_t kv_host_bytes;
     llm_attention attention;
     int sink_tokens, window_tokens; /* 0 without streaming */
+    bool blends;                    /* llm_request.blend has an effect */
     llm_kv_dtype kv_dtype;
     int threads;
     hash128 weights; /* hash of all bytes of the file */
@@ -218,7 +219,8 @@ llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
  * that use the span. The caller does not release the span. Only one thread at a time may use the
  * arena. */
 llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem);
-/* Makes, in `mem`, a span with the tokens and texts of several spans. */
+/* Makes, in `mem`, a span with the tokens and texts of several spans. Its chunks (llm_blend) end after
+ * each part of the joined span's kind. */
 llm_span *llm_span_join(llm_span_kind kind, llm_span *const *parts, int n, arena *mem);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
@@ -290,6 +292,31 @@ typedef struct llm_sampling {
 /* STOP: an end token or stop text; LENGTH: max_tokens; CHOICE: the guide was completed. */
 typedef enum llm_finish { LLM_FINISH_STOP, LLM_FINISH_LENGTH, LLM_FINISH_CHOICE } llm_finish;
 
+/* Which tokens of chunks are computed again: half of them are those nearest to the chunks' ends, where
+ * most of the error is; the others are, by rule:
+ *   EDGES       the next nearest ones
+ *   DEVIATION   those whose values in the second layer change most behind the chunks before them
+ *               (CacheBlend, Yao et al., arXiv 2405.16444, section 4.2)
+ *   QUESTION    those that the prompt's last token attends to most */
+typedef enum llm_blend_rule {
+    LLM_BLEND_EDGES,
+    LLM_BLEND_DEVIATION,
+    LLM_BLEND_QUESTION,
+    LLM_BLEND_RULES
+} llm_blend_rule;
+
+/* Blending. The chunks of a prompt are the parts of its first span that llm_span_join made; the
+ * first one begins with the NAME before that span. The KV of each is computed behind the prompt's
+ * head alone, so that prompts with the same head share it at any place; then moved to its place;
+ * then a `share` (0 to 1) of the tokens of all chunks but the first, whose KV is exact, is computed
+ * again. The answer differs from that of the exact prompt. It is a function of (engine
+ * fingerprint, prompt tokens, where its chunks end, share, rule, guide, sampling), and does not
+ * depend on which KV was stored. Blended KV is neither stored nor shared. */
+typedef struct llm_blend {
+    double share;
+    llm_blend_rule rule;
+} llm_blend;
+
 typedef struct llm_request {
     uint64_t tag; /* returned in the event */
     llm_span *const *spans;
@@ -303,6 +330,8 @@ typedef struct llm_request {
     llm_sampling sampling;
     const str *stop; /* [nstop] further texts that end an answer */
     int nstop;
+    /* NULL: the prompt is exact; also if it has fewer than two chunks, or !info.blends */
+    const llm_blend *blend;
     /* with LLM_REUSE_TREE: keep the prompt's KV after the answer until it is evicted */
     bool keep;
 } llm_request;

@@ -230,6 +230,7 @@ const llm_backend backend_test = {
     .name = "test",
     .pass_tokens = 1024,
     .max_batch = 256,
+    .blends = true,
     .open = test_open,
     .close = test_close,
     .encode = test_encode,

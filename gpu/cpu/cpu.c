@@ -414,6 +414,7 @@ const llm_backend backend_cpu = {
     .name = "cpu",
     .pass_tokens = 1024,
     .max_batch = 256,
+    .blends = true,
     .open = cpu_open,
     .close = cpu_close,
     .encode = engine_file_encode,

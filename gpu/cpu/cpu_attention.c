@@ -13,6 +13,7 @@
  * of both kinds is processed as two units.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cpu_int.h"
@@ -303,4 +304,73 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
         run_attend(w, s, &walk, kv_head, &prefetcher);
     }
     outputs_scatter(w, s, base, rows, kv_head);
+}
+
+/* ---- probes ---------------------------------------------------------------------------------- */
+
+/* Adds a block's scores x[32] of one query to its softmax state. */
+static void softmax_add(const cpu_work *w, const float *x, float *top, float *sum) {
+    float e[LLM_BLOCK_TOKENS + 1], most = *top, total = 0;
+    for (int k = 0; k < LLM_BLOCK_TOKENS; k++)
+        most = BASE_MAX(most, x[k]);
+    for (int k = 0; k < LLM_BLOCK_TOKENS; k++)
+        e[k] = x[k] - most;
+    e[LLM_BLOCK_TOKENS] = *top - most;
+    w->s->k->exp(e, LLM_BLOCK_TOKENS + 1, e);
+    for (int k = 0; k < LLM_BLOCK_TOKENS; k++)
+        total += e[k];
+    *sum = *sum * e[LLM_BLOCK_TOKENS] + total;
+    *top = most;
+}
+
+/* Adds the weights of block b's keys, of `group` queries with the scores x[group, 32], to the probe's
+ * scores. */
+static void weights_add(const cpu_work *w, const pass_probe *probe, int b, const float *x,
+                        const float *top, const float *sum, int group) {
+    float e[LLM_BLOCK_TOKENS];
+    uint64_t total[LLM_BLOCK_TOKENS] = {0};
+    for (int g = 0; g < group; g++) {
+        for (int k = 0; k < LLM_BLOCK_TOKENS; k++)
+            e[k] = x[g * LLM_BLOCK_TOKENS + k] - top[g];
+        w->s->k->exp(e, LLM_BLOCK_TOKENS, e);
+        for (int k = 0; k < LLM_BLOCK_TOKENS; k++)
+            total[k] += (uint64_t)(e[k] / sum[g] * (float)PROBE_ONE);
+    }
+    int first = b * LLM_BLOCK_TOKENS, from = BASE_MAX(probe->from - first, 0),
+        to = BASE_MIN(probe->to - first, LLM_BLOCK_TOKENS);
+    for (int k = from; k < to; k++)
+        atomic_fetch_add_explicit(&probe->scores[first + k - probe->from], total[k],
+                                  memory_order_relaxed);
+}
+
+void cpu_attend_probe(cpu_work *w, const pass_probe *probe, int kv_head, int worker) {
+    const model_config *c = &w->engine->config;
+    attend_scratch *s = &w->attend[worker];
+    attend_sight sight = sight_of(w);
+    int group = c->n_heads / c->n_kv_heads, d = c->head_dim, row = probe->first;
+    float *x = mem_alloc(sizeof *x * (size_t)(group * BASE_MAX(d, LLM_BLOCK_TOKENS)));
+    cpu_queries_ready(w, row, kv_head, x, NULL);
+    queries_keep(w, x, (size_t)(group * d), 0, s->q);
+    for (int g = 0; g < group; g++) {
+        s->top[g] = -INFINITY;
+        s->sum[g] = 0;
+    }
+    attend_unit unit = {
+        .q = s->q, .nq = group, .d = d, .low = s->low, .high = s->high, .softcap = c->attn_softcap};
+    int blocks = (w->ends[row] - 1) / LLM_BLOCK_TOKENS + 1;
+    for (int again = 0; again < 2; again++) {
+        for (int b = again ? probe->from / LLM_BLOCK_TOKENS : 0; b < blocks; b++) {
+            key_range r = keys_of(w, &sight, row, b, KEYS_ALL);
+            if (r.low >= r.high)
+                continue;
+            keys_set_visible(s, 0, group, r);
+            cpu_kv_view(w, w->rows[row].table[b], kv_head, s, &unit);
+            w->s->k->scores(&unit, x);
+            for (int g = 0; g < group && !again; g++)
+                softmax_add(w, x + g * LLM_BLOCK_TOKENS, &s->top[g], &s->sum[g]);
+            if (again)
+                weights_add(w, probe, b, x, s->top, s->sum, group);
+        }
+    }
+    free(x);
 }

@@ -58,7 +58,8 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
 
 static void stage_keys(cpu_work *w, tile_range t) {
     for (int i = t.first; i < t.first + t.rows; i++)
-        for (int head = 0; head < w->engine->config.n_kv_heads; head++)
+        for (int head = 0; w->rows[i].keep == KEEP_FIRST && head < w->engine->config.n_kv_heads;
+             head++)
             cpu_keys_store(w, i, head);
 }
 
@@ -239,20 +240,21 @@ static void attend_task(void *ctx, int task, int worker) {
 
 /* Copies the slots that a branch of the prefix tree shares with its parent's last block. Copies run
  * in order, since a copy may read the result of an earlier copy. */
-static void copies_run(cpu_work *w) {
+static void copies_run(cpu_work *w, bool after_moves) {
     for (int i = 0; i < w->p->ncopies; i++)
-        cpu_kv_copy(w, &w->p->copies[i]);
+        if (w->p->copies[i].after_moves == after_moves)
+            cpu_kv_copy(w, &w->p->copies[i]);
 }
 
 /* ---- first and last rows --------------------------------------------------------------------- */
 
-static void angles_fill(const cpu_work *w, int set, int position, float *out) {
+void cpu_angles(const cpu_work *w, int set, int position, float magnitude, float *out) {
     int half = w->engine->config.rope_dims / 2;
     const float *f = set & ANGLES_LOCAL ? w->s->frequencies_local : w->s->frequencies;
     for (int i = 0; i < half; i++) {
         double angle = (double)position * (double)f[i];
-        out[i] = (float)cos(angle) * w->s->rope_magnitude;
-        out[half + i] = (float)sin(angle) * w->s->rope_magnitude;
+        out[i] = (float)cos(angle) * magnitude;
+        out[half + i] = (float)sin(angle) * magnitude;
     }
 }
 
@@ -264,8 +266,8 @@ static void embed_task(void *ctx, int task, int worker) {
                 w->x + (size_t)task * (size_t)c->n_embd);
     for (int set = 0; set < ANGLES_SETS; set++) {
         if (w->angles[set] != NULL) {
-            angles_fill(w, set, set & ANGLES_SINK ? sink : position,
-                        w->angles[set] + (size_t)task * (size_t)c->rope_dims);
+            cpu_angles(w, set, set & ANGLES_SINK ? sink : position, w->s->rope_magnitude,
+                       w->angles[set] + (size_t)task * (size_t)c->rope_dims);
         }
     }
 }
@@ -331,7 +333,10 @@ static int attend_rows_for(const cpu_work *w) {
 
 static void layer_run(cpu_work *w, bool last) {
     stages(w, STAGE_ATTN_NORM, w->store_keys_on_attention ? STAGE_QKV : STAGE_KEYS);
-    copies_run(w);
+    copies_run(w, false);
+    if (w->p->nmoves > 0 || w->p->nprobes > 0 || w->keeps_late)
+        cpu_blend_run(w);
+    copies_run(w, true);
     if (last)
         rows_compact(w);
     if (w->nrows == 0)
@@ -366,6 +371,9 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     wanted_rows(w);
     ends_fill(w);
     w->store_keys_on_attention = cpu_rows_are_independent(w);
+    w->keeps_late = false;
+    for (int i = 0; i < w->nrows; i++)
+        w->keeps_late |= w->rows[i].keep == KEEP_MOVED;
     pool_run(w->s->threads, w->nrows, embed_task, w);
     int layers = engine->config.n_layers;
     for (w->layer = 0; w->layer < layers; w->layer++)

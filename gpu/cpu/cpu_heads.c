@@ -66,6 +66,8 @@ void cpu_keys_store(const cpu_work *w, int row, int kv_head) {
 static bool blocks_mark(const cpu_work *w) {
     for (int i = 0; i < w->nrows; i++) {
         const pass_row *row = &w->rows[i];
+        if (row->keep != KEEP_FIRST)
+            return false;
         uint8_t *mark = &w->written[row->table[row->position / LLM_BLOCK_TOKENS]];
         if (*mark)
             return false;
@@ -76,7 +78,8 @@ static bool blocks_mark(const cpu_work *w) {
 
 bool cpu_rows_are_independent(const cpu_work *w) {
     enum { MANY = 256 }; /* a larger pass contains new prompts, whose rows attend to each other */
-    if (w->nrows > MANY || w->p->ncopies > 0 || w->p->npools > 0 || w->nwanted < w->nrows)
+    if (w->nrows > MANY || w->p->ncopies > 0 || w->p->npools > 0 || w->p->nmoves > 0 ||
+        w->p->nprobes > 0 || w->nwanted < w->nrows)
         return false;
     bool independent = blocks_mark(w);
     for (int i = 0; independent && i < w->nrows; i++) {

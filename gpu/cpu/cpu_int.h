@@ -112,6 +112,7 @@ typedef struct cpu_work {
     cpu_screen *screen; /* NULL until the first use */
     const pass *p;
     bool store_keys_on_attention; /* attention tasks store keys (see cpu_rows_are_independent) */
+    bool keeps_late;              /* some rows are KEEP_MOVED */
     /* [blocks] scratch of cpu_rows_are_independent; all zero while that function does not run */
     uint8_t *written;
     int layer;       /* the current layer */
@@ -164,6 +165,13 @@ static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const fl
 /* cpu_attention.c: runs one attention task: a chunk of attend_rows rows × one kv head. */
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
 int cpu_attend_chunks(const cpu_work *w);
+/* Adds what the row of a PROBE_ATTENTION attends to, in one kv head's group, to its scores. */
+void cpu_attend_probe(cpu_work *w, const pass_probe *probe, int kv_head, int worker);
+
+/* cpu_blend.c */
+/* Runs the moves of the pass in the current layer, stores the keys that must follow them, and runs
+ * the probes. Lowers w->nrows to the rows that are needed from here on. */
+void cpu_blend_run(cpu_work *w);
 
 /* cpu_heads.c */
 /* Writes the queries of a row for one kv head's group, after norm, rotation and scaling, to
@@ -182,6 +190,8 @@ void *cpu_kv_block(const cpu_work *w, int32_t block);
 /* Stores x[head_dim] in a slot of one head in the current layer (w->layer). */
 void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head,
                   const float *x);
+/* Sets x[head_dim] to what cpu_kv_store stored, rounded to the type of the block. */
+void cpu_kv_load(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head, float *x);
 /* Copies the first copy->tokens slots of a block in the current layer. */
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
 /* Returns the memory of the first `keys` keys or values of one head, for prefetching. */
@@ -219,6 +229,9 @@ int cpu_screen_order(cpu_state *s);
 void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
+/* Sets out[rope_dims] to the cosines, then the sines, of a position's angles of a set, times
+ * `magnitude`. */
+void cpu_angles(const cpu_work *w, int set, int position, float magnitude, float *out);
 /* Sets out[width] to the state x after a norm. `bias` is not NULL for a layer norm only. */
 void cpu_norm(const cpu_work *w, const float *x, const float *weight, const float *bias,
               float *out);

@@ -99,6 +99,24 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int 
     }
 }
 
+void cpu_kv_load(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head, float *x) {
+    int d = w->engine->config.head_dim;
+    const void *from = head_of(w, block, side, kv_head);
+    if (w->layout.dtype == LLM_KV_BF16) {
+        uint16_t narrow[CONFIG_MAX_HEAD_DIM];
+        for (int i = 0; i < d; i++)
+            narrow[i] = ((const uint16_t *)from)[pair_at(side, slot, i, d)];
+        w->s->k->from_bf16(narrow, d, x);
+    } else if (w->layout.dtype == LLM_KV_INT8) {
+        float scale = scales_of(w, block, side, kv_head)[slot];
+        for (int i = 0; i < d; i++)
+            x[i] = (float)((const int8_t *)from)[pair_at(side, slot, i, d)] * scale;
+    } else {
+        for (int i = 0; i < d; i++)
+            x[i] = ((const float *)from)[wide_at(side, slot, i, d)];
+    }
+}
+
 /* ---- slots of a branch ----------------------------------------------------------------------- */
 
 /* Copies the first n slots of `count` runs; a run has SLOTS slots of `size` bytes. */

@@ -516,6 +516,18 @@ static inline void scores_mask(vf s[KV], int low, int high) {
     }
 }
 
+/* Applies what the unit says of the scores of one query: the keys' scales, the soft cap, which keys the
+ * query sees. */
+static inline __attribute__((always_inline)) void scores_finish(const attend_unit *u, int at,
+                                                                vf s[KV]) {
+    for (int k = 0; u->key_scale != NULL && k < KV; k++)
+        s[k] *= load(u->key_scale + k * W);
+    for (int k = 0; u->softcap > 0 && k < KV; k++)
+        s[k] = softcap_v(s[k], u->softcap);
+    if (u->low[at] > 0 || u->high[at] < KEYS)
+        scores_mask(s, u->low[at], u->high[at]);
+}
+
 /* Turns the scores of T queries, from query `at` on, into weights p[t][KEYS] and updates top and
  * sum. Sets old[t] to the factor for the query's earlier sums. A query that sees no key of the
  * block (because of a window) keeps its state. */
@@ -525,12 +537,7 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
     UNROLL
     for (int t = 0; t < T; t++) {
         int i = at + t;
-        for (int k = 0; u->key_scale != NULL && k < KV; k++)
-            s[t][k] *= load(u->key_scale + k * W);
-        for (int k = 0; u->softcap > 0 && k < KV; k++)
-            s[t][k] = softcap_v(s[t][k], u->softcap);
-        if (u->low[i] > 0 || u->high[i] < KEYS)
-            scores_mask(s[t], u->low[i], u->high[i]);
+        scores_finish(u, i, s[t]);
         vf best = s[t][0];
         for (int k = 1; k < KV; k++)
             best = max_v(best, s[t][k]);
@@ -703,6 +710,17 @@ static void k_attend(const attend_unit *u) {
         attend_unit_run(u, false, u->d);
 }
 
+static void k_scores(const attend_unit *u, float *out) {
+    static const attend_ahead nothing = {0};
+    for (int i = 0; i < u->nq; i++) {
+        vf s[1][KV] = {0};
+        tile_scores(u, u->wide, u->d, i, 1, false, &nothing, s);
+        scores_finish(u, i, s[0]);
+        for (int k = 0; k < KV; k++)
+            store(out + i * KEYS + k * W, s[0][k]);
+    }
+}
+
 #if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
 #include "kernels_screen_impl.h"
 #endif
@@ -715,6 +733,7 @@ const kernels KERNELS_TABLE = {
     .queries = TILE,
     .heads = W,
     .attend = k_attend,
+    .scores = k_scores,
     .rms_norm = k_rms_norm,
     .layer_norm = k_layer_norm,
     .to_bf16 = k_to_bf16,

@@ -113,6 +113,9 @@ typedef struct kernels {
     float (*dot)(const float *a, const float *b, int n);
     int (*largest)(const float *x, int n);   /* index of the first largest value; ignores NaN */
     void (*attend)(const attend_unit *unit); /* updates top, sum and out */
+    /* Sets out[nq, LLM_BLOCK_TOKENS] to the scores from which attend makes weights. Reads neither v
+     * nor top, sum, out and ahead. */
+    void (*scores)(const attend_unit *unit, float *out);
     /* Sets out[n] = e^x, as attend computes it. (The fingerprint includes its results.) */
     void (*exp)(const float *x, int n, float *out);
     /* The head screen (head_screen_int.h). `screen` and pair_products are NULL without VNNI and

@@ -9,6 +9,9 @@
  *   row        token t at position p, table [b0 b1 b2 …]: attends to keys 0..p of the table
  *   copies     run before attention, in order: copy the first n positions of block `from` to block
  *              `to`, for prompts that branch inside a block
+ *   moves      run after the copies: copy the KV of a text to other positions of another table, with
+ *              the keys rotated to their new positions
+ *   probes     score the tokens of moved texts, so that some can be chosen
  *   wants      ask for logits after a row: of the listed ids, or of the whole vocabulary
  *   pools      instead of wants, for an embedding model: whole texts, each from position 0 on in
  *              blocks of its own, whose vectors are asked for. A row attends to the keys of its
@@ -23,9 +26,14 @@
 
 #include "gpu/llm.h"
 
+/* When a row's key and value are stored in its block. KEEP_MOVED: after the moves of the pass, which
+ * may write to the same position. KEEP_NOT: never; the row attends to what the position held. */
+typedef enum row_keep { KEEP_FIRST, KEEP_MOVED, KEEP_NOT } row_keep;
+
 typedef struct pass_row {
     llm_token token;
     int position;
+    row_keep keep;
     /* the row's block table, up to the block of its own position; in a pool, of its whole text */
     const int32_t *table;
 } pass_row;
@@ -33,7 +41,30 @@ typedef struct pass_row {
 typedef struct pass_copy {
     int32_t from, to; /* blocks */
     int tokens;       /* number of positions copied, from the first of the block */
+    bool after_moves; /* runs after the moves and the rows that are KEEP_MOVED */
 } pass_copy;
+
+/* Copies the KV of positions [from, from + count) of one table to positions [to, to + count) of
+ * another. No two moves of a pass write to the same position, and none reads what another writes. */
+typedef struct pass_move {
+    const int32_t *from_table, *to_table;
+    int from, to, count;
+} pass_move;
+
+/* Scores the tokens at positions [from, to) of a table. ATTENTION: adds to scores[to - from] how much
+ * row `first` attends to each, summed over layers and heads. DEVIATION: the rows [first, first +
+ * count) are tokens of these positions, KEEP_NOT; sets each one's score to the squared distance of
+ * its value at layer PROBE_VALUES from the value in the block. They are needed up to that layer
+ * only. Sums are of integers, so that they do not depend on the order of tasks. */
+typedef enum probe_kind { PROBE_ATTENTION, PROBE_DEVIATION } probe_kind;
+typedef struct pass_probe {
+    probe_kind kind;
+    int first, count;
+    int from, to;
+    _Atomic uint64_t *scores; /* in units of 1 / PROBE_ONE */
+} pass_probe;
+
+enum { PROBE_VALUES = 1, PROBE_ONE = 1 << 24 };
 
 typedef struct pass_want {
     int row;              /* index into pass.rows: the logits are those after this row */
@@ -67,6 +98,10 @@ typedef struct pass {
     int nrows;
     pass_copy *copies;
     int ncopies;
+    pass_move *moves;
+    int nmoves;
+    pass_probe *probes; /* the rows of PROBE_DEVIATION are the last of the pass */
+    int nprobes;
     pass_want *wants; /* by ascending row; a row may have several */
     int nwants;
     pass_pool *pools; /* by ascending row; together they are all rows */
@@ -115,6 +150,7 @@ typedef struct llm_backend {
     int pass_tokens; /* upper limit of the default of llm_session_options.pass_tokens */
     int max_batch;   /* default of llm_session_options.max_batch */
     bool draws;      /* supports pass_want.total */
+    bool blends;     /* supports moves, probes and KEEP_MOVED, or has no `forward` */
     /* Fills engine->state and the facts in engine->info. */
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);

@@ -33,6 +33,8 @@ static llm_span *span_alloc(llm_span_kind kind, size_t count, size_t text_bytes,
     atomic_init(&span->refs, 1);
     span->kind = kind;
     span->count = count;
+    span->nchunks = 0;
+    span->chunk_ends = NULL;
     char *text = (char *)(span + 1) + token_bytes;
     text[text_bytes] = '\0';
     span->tokens = (llm_token *)(span + 1);
@@ -68,11 +70,15 @@ llm_span *llm_span_join(llm_span_kind kind, llm_span *const *parts, int n, arena
         bytes += parts[i]->text.n;
     }
     llm_span *span = span_alloc(kind, count, bytes, mem);
+    int *ends = ARENA_ARRAY(mem, int, n);
+    span->chunk_ends = ends;
     count = bytes = 0;
     for (int i = 0; i < n; i++) {
         span_fill(span, count, parts[i]->tokens, parts[i]->count, bytes, parts[i]->text);
         count += parts[i]->count;
         bytes += parts[i]->text.n;
+        if (parts[i]->kind == kind)
+            ends[span->nchunks++] = (int)count;
     }
     return span;
 }

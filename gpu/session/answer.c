@@ -45,6 +45,7 @@ void request_free(request *r) {
     for (int i = 0; i < r->nstop; i++)
         free((char *)(uintptr_t)r->stop[i].p);
     llm_guide_release(r->guide);
+    blend_free(r->blend);
     free(r->spans);
     free(r->stop);
     free(r->output);
@@ -331,6 +332,7 @@ static void live_compact(llm_session *s) {
 }
 
 void session_take_logits(llm_session *s) {
+    blend_choose_probed(s);
     for (int w = 0; w < s->pass.nwants; w++)
         want_take(s, &s->want_infos[w], &s->pass.wants[w]);
     /* finish the requests whose answers need no logits */

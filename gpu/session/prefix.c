@@ -234,16 +234,24 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
     return node;
 }
 
+static void node_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users) {
+    bool was_used = node->users > 0, is_used = node->users + users > 0;
+    t->used_blocks += (is_used - was_used) * blocks_owned(node);
+    node->pending += pending;
+    node->waiting += waiting;
+    node->users += users;
+    node->fanout += pending > 0;
+    node_update(t, node);
+}
+
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users) {
-    for (; node != NULL; node = node->parent) {
-        bool was_used = node->users > 0, is_used = node->users + users > 0;
-        t->used_blocks += (is_used - was_used) * blocks_owned(node);
-        node->pending += pending;
-        node->waiting += waiting;
-        node->users += users;
-        node->fanout += pending > 0;
-        node_update(t, node);
-    }
+    for (; node != NULL; node = node->parent)
+        node_count(t, node, pending, waiting, users);
+}
+
+void prefix_count_from(prefix_tree *t, prefix_node *node, int from, int pending, int users) {
+    for (; node->parent != NULL && node->start >= from; node = node->parent)
+        node_count(t, node, pending, 0, users);
 }
 
 static void node_remove(prefix_tree *t, prefix_node *node) {
@@ -296,7 +304,9 @@ static void evict_first(prefix_tree *t) {
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     int first = block_of(node->start);
     int end = blocks_for(node->start + node->count + extra);
-    if (node->users > 0 && t->used_blocks + end - first > t->most_used)
+    int used = t->used_blocks + end - first;
+    if (node->users > 0 &&
+        (used > t->most_used || (t->reserved > 0 && used + t->reserved > t->nblocks)))
         return false;
     while (t->nfree < end - first) {
         if (t->nheap == 0)

@@ -88,6 +88,7 @@ typedef struct prefix_tree {
     int32_t *free_blocks;
     int nfree;
     int used_blocks; /* sum of the blocks owned by nodes with users */
+    int reserved;    /* number of blocks that nodes with users leave free */
     int most_used;   /* upper limit of used_blocks */
 
     /* the caller's pointer to a node; set to the parent when that node is removed */
@@ -106,6 +107,8 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
                                 int count, int capacity);
 /* Adds to the counters of a node and of all nodes above it; pending > 0 also counts as fanout. */
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
+/* Does the same for the nodes that start at position `from` or later. */
+void prefix_count_from(prefix_tree *t, prefix_node *node, int from, int pending, int users);
 
 /* Returns how often a node is wanted: each prompt so far counts 1, plus PREFIX_CERTAIN if it is
  * unanswered, plus PREFIX_CERTAIN again if it is live. */
@@ -119,7 +122,7 @@ uint32_t prefix_life(const void *tree, int32_t block);
 
 /* Allocates blocks for the tokens of `node` and `extra` more tokens, and evicts other nodes as
  * needed. The node's ancestors must be resident. false: there is no room, or the node has users and
- * most_used would be exceeded. */
+ * most_used would be exceeded or reserved blocks used. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
 /* Frees the blocks of a node that has no resident children and no users. */
 void prefix_evict(prefix_tree *t, prefix_node *node);

@@ -18,6 +18,7 @@
 
 void schedule_reset_pass(llm_session *s) {
     s->pass.nrows = s->pass.ncopies = s->pass.nwants = s->pass.nnext = 0;
+    s->pass.nmoves = s->pass.nprobes = s->nprobe_rows = 0;
     s->nwant_infos = 0;
     s->logits_used = 0;
     s->nfinished = 0;
@@ -53,10 +54,28 @@ void schedule_finish_pass(llm_session *s) {
         s->pass.wants[w].logits = s->logits + s->want_infos[w].logits_at;
         s->pass.wants[w].top_ids = s->want_infos[w].top_ids;
     }
+    for (int i = 0; i < s->pass.nprobes; i++)
+        if (s->pass.probes[i].kind == PROBE_DEVIATION)
+            s->pass.probes[i].first += s->pass.nrows;
+    for (int i = 0; i < s->nprobe_rows; i++)
+        ARRAY_PUSH(s->pass.rows, s->pass.nrows, s->rows_cap, s->probe_rows[i]);
 }
 
-static int rows_left(const llm_session *s) {
+int schedule_rows_left(const llm_session *s) {
     return s->options.pass_tokens - s->prefill_rows;
+}
+
+void schedule_computed(llm_session *s, request *r, int tokens) {
+    r->computed += tokens;
+    s->figures.computed_tokens += (uint64_t)tokens;
+}
+
+void schedule_row(llm_session *s, request *r, int position, row_keep keep) {
+    const prefix_node *end = r->end;
+    pass_row_add(s, end->tokens[position - end->start], position, end->table);
+    s->pass.rows[s->pass.nrows - 1].keep = keep;
+    s->prefill_rows++;
+    schedule_computed(s, r, 1);
 }
 
 /* ---- blocks from the store ------------------------------------------------------------------- */
@@ -103,6 +122,14 @@ static int node_prefetch(llm_session *s, prefix_node *node) {
     return most;
 }
 
+void schedule_prefetch(llm_session *s, prefix_node *node) {
+    if (node->parent == NULL || node->table != NULL || node->prefetched)
+        return;
+    schedule_prefetch(s, node->parent);
+    if (!node->is_private && loader_room(s->loader) >= AHEAD_NODE)
+        node_prefetch(s, node);
+}
+
 /* Makes the loader read the blocks of the next requests while this pass runs. */
 static void read_ahead(llm_session *s) {
     if (s->loader == NULL || !session_store_pays(s))
@@ -110,6 +137,8 @@ static void read_ahead(llm_session *s) {
     prefix_node *node = s->cursor;
     for (int blocks = 0, seen = 0; node != NULL && blocks < AHEAD_BLOCKS && seen < AHEAD_NODES;
          seen++, node = walk_next(node)) {
+        if (node->first != NULL && node->first->blend != NULL && !node->prefetched)
+            blend_prefetch(s, node->first);
         if (node->waiting == 0 || node->prefetched || node->table != NULL || node->is_private ||
             node->parent == NULL)
             continue;
@@ -224,7 +253,8 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
     if (shared != 0 && node->loaded_blocks == 0) {
         pass_copy copy = {.from = node->parent->table[node->first_block],
                           .to = node->table[node->first_block],
-                          .tokens = shared};
+                          .tokens = shared,
+                          .after_moves = r->blend != NULL && node->is_private && node != r->end};
         ARRAY_PUSH(s->pass.copies, s->pass.ncopies, s->copies_cap, copy);
     }
     return true;
@@ -233,31 +263,26 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
 /* Adds rows for the node's tokens that have no KV yet, which belong to the prompt or to literals.
  * false: the pass is full before the end of the node. */
 static bool node_place(llm_session *s, request *r, prefix_node *node, bool prompt) {
-    int n = BASE_MIN(node->count - node->computed, BASE_MAX(rows_left(s), 0));
+    int n = BASE_MIN(node->count - node->computed, BASE_MAX(schedule_rows_left(s), 0));
     for (int i = 0; i < n; i++) {
         int at = node->computed + i;
         pass_row_add(s, node->tokens[at], node->start + at, node->table);
     }
     node->computed += n;
     s->prefill_rows += n;
-    if (prompt) {
-        r->computed += n;
-        s->figures.computed_tokens += (uint64_t)n;
-    } else {
+    if (prompt)
+        schedule_computed(s, r, n);
+    else
         s->figures.choice_tokens += (uint64_t)n;
-    }
     if (n > 0 && node->computed == node->count)
         ARRAY_PUSH(s->finished_nodes, s->nfinished, s->finished_cap, node);
     return node->computed == node->count;
 }
 
-typedef enum placed { PLACED, PASS_FULL, NO_BLOCKS } placed;
-
-/* Adds rows for all tokens without KV on the path from the root to `node`. */
-static placed path_place(llm_session *s, request *r, prefix_node *node) {
+placing schedule_path(llm_session *s, request *r, prefix_node *node) {
     if (node->parent == NULL)
         return PLACED;
-    placed above = path_place(s, r, node->parent);
+    placing above = schedule_path(s, r, node->parent);
     if (above != PLACED)
         return above;
     if (node->table == NULL && !node_enter(s, r, node, 0))
@@ -278,8 +303,7 @@ static void last_row_ensure(llm_session *s, request *r) {
         return;
     pass_row_add(s, end->tokens[end->count - 1], position, end->table);
     s->prefill_rows++;
-    r->computed++;
-    s->figures.computed_tokens++;
+    schedule_computed(s, r, 1);
 }
 
 /* Asks for the logits of the next token of free text. Greedy: only the largest. A draw: the largest
@@ -318,7 +342,7 @@ static void prompt_wants(llm_session *s, request *r) {
 
 /* Adds rows for the guide's segments, each a private node below the prompt or its parent segment,
  * and wants for the branches at their ends. */
-static placed segments_place(llm_session *s, request *r) {
+static placing segments_place(llm_session *s, request *r) {
     const llm_guide *g = r->guide;
     while (r->segments != NULL && s->runs_model && r->segments_placed < g->nsegments) {
         int i = r->segments_placed;
@@ -384,24 +408,40 @@ static int answer_room(const llm_session *s, const request *r) {
     return decodes ? request_answer_tokens(r) : 0;
 }
 
+bool schedule_node(llm_session *s, request *r, prefix_node *node) {
+    return node->table != NULL || node_enter(s, r, node, 0);
+}
+
+int schedule_answer_blocks(const llm_session *s, const request *r) {
+    int room = answer_room(s, r), blocks = room > 0 ? room / LLM_BLOCK_TOKENS + 2 : 0;
+    for (int i = 0; r->segments != NULL && i < r->guide->nsegments; i++)
+        blocks += r->guide->segments[i].count / LLM_BLOCK_TOKENS + 2;
+    return blocks;
+}
+
 /* Adds rows for the part of the prompt that the store would keep; no answer is computed. */
-static placed warm_place(llm_session *s, request *r) {
+static placing warm_place(llm_session *s, request *r) {
+    for (int i = 0; r->blend != NULL && i < r->blend->nchunks; i++) {
+        placing chunk = schedule_path(s, r, r->blend->nodes[i]);
+        if (chunk != PLACED)
+            return chunk;
+    }
     prefix_node *node = r->end;
     while (node->parent != NULL && node->fanout < 2 && !s->options.store.keep_all)
         node = node->parent;
-    placed path = path_place(s, r, node);
+    placing path = schedule_path(s, r, node);
     r->arrived = path == PLACED;
     return path;
 }
 
-static placed prompt_place(llm_session *s, request *r) {
+static placing prompt_place(llm_session *s, request *r) {
     if (s->options.warm_only && s->runs_model && r->raw == NULL)
         return warm_place(s, r);
     if (!r->arrived && r->branches_left == 0 && request_is_choice(r) && s->runs_model &&
         !s->options.keep_logits)
         return PLACED; /* the guide has only one literal: no logits are needed */
     if (r->segments_placed == 0 && !r->arrived) {
-        placed path = path_place(s, r, r->end);
+        placing path = r->blend != NULL ? blend_place(s, r) : schedule_path(s, r, r->end);
         if (path != PLACED)
             return path;
         int room = answer_room(s, r);
@@ -532,9 +572,12 @@ static request *request_enter(llm_session *s) {
     request *r = list_pop(&s->queue);
     int n = schedule_flatten(s, r);
     r->sample_seed = request_seed(s, r);
-    r->end = s->options.reuse == LLM_REUSE_NONE
-                 ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
-                 : prefix_insert(&s->tree, s->scratch, n);
+    if (r->blend != NULL)
+        r->end = blend_enter(s, r, n);
+    else
+        r->end = s->options.reuse == LLM_REUSE_NONE
+                     ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
+                     : prefix_insert(&s->tree, s->scratch, n);
     prefix_count(&s->tree, r->end, 1, 1, 0);
     s->in_window++;
     return r;
@@ -598,22 +641,29 @@ bool schedule_fill(llm_session *s) {
         requests_enter(s);
         read_ahead(s);
     }
+    while (s->chosen.count > 0 && prompt_place(s, s->chosen.first) == PLACED)
+        list_pop(&s->chosen);
     bool isolated = false;
-    while (rows_left(s) > 0) {
+    while (schedule_rows_left(s) > 0) {
         if (s->current == NULL) {
             if (s->nlive >= s->options.max_batch || (s->current = next_request(s)) == NULL)
                 break;
             prefix_count(&s->tree, s->current->end, 0, -1, 1);
             request_begin(s->current);
+            if (s->current->blend != NULL)
+                blend_begin(s, s->current);
             live_add(s, s->current);
         }
-        placed done = prompt_place(s, s->current);
-        if (done == NO_BLOCKS && s->nlive == 1 && s->pass.nrows == 0 && !isolated) {
+        placing done = prompt_place(s, s->current);
+        if (done == NO_BLOCKS && s->nlive == 1 && s->pass.nrows == 0 && !isolated &&
+            s->current->blend == NULL) {
             request_isolate(s, s->current);
             isolated = true;
             continue;
         }
-        if (done != PLACED)
+        if (done == PROBED)
+            list_push(&s->probing, s->current);
+        else if (done != PLACED)
             break;
         s->current = NULL;
     }
@@ -629,6 +679,8 @@ void schedule_release(llm_session *s, request *r) {
          keep_all = s->options.reuse == LLM_REUSE_FIFO;
     answer_nodes_release(s, r);
     request_end(r);
+    if (r->blend != NULL)
+        blend_release(s, r);
     if (r->end != NULL) {
         prefix_count(&s->tree, r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);
         r->end->keep |= r->keep && keep_shared;

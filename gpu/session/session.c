@@ -160,6 +160,7 @@ static void drop_unanswered(llm_session *s) {
     }
     s->nlive = 0;
     s->current = NULL;
+    s->probing = s->chosen = (request_list){0};
     request *r;
     while ((r = schedule_take_waiting(s)) != NULL) {
         schedule_release(s, r);
@@ -190,6 +191,9 @@ static void local_free(llm_session *s) {
     free(s->live);
     free(s->pass.rows);
     free(s->pass.copies);
+    free(s->pass.moves);
+    free(s->pass.probes);
+    free(s->probe_rows);
     free(s->pass.wants);
     free(s->pass.next);
     free(s->want_infos);
@@ -291,11 +295,12 @@ static int context_limit(const llm_session *s) {
     return info->attention == LLM_ATTENTION_STREAMING ? (int)MOST_TOKENS : info->context;
 }
 
-static int fit_check(llm_session *s, request *r, bool *named, err *e) {
+static int fit_check(llm_session *s, request *r, bool *named, const llm_blend *how, err *e) {
     int context = context_limit(s), answer = request_answer_tokens(r);
     if (s->options.truncate)
         request_fit(r, named, context - answer);
     s->figures.truncated += r->shortened;
+    r->blend = how != NULL ? blend_new(s, r, how) : NULL;
     const char *left = s->options.truncate ? ", and no more fields can be removed" : "";
     if (r->prompt_tokens + answer > context && answer == 0)
         return err_set(e, ERR_LIMIT, "a prompt of %d tokens exceeds the model's context of %d%s",
@@ -308,7 +313,8 @@ static int fit_check(llm_session *s, request *r, bool *named, err *e) {
     }
     /* the answer's own nodes need blocks besides: each node begins with a copy of a block */
     int segments = request_is_choice(r) ? 2 * r->guide->longest : 2;
-    int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
+    int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments +
+               (r->blend != NULL ? blend_blocks(r->blend) : 0);
     if (need > s->device_blocks) {
         char what[80];
         snprintf(what, sizeof what, "a prompt of %d tokens with its answer", r->prompt_tokens);
@@ -339,7 +345,7 @@ int request_new(llm_session *s, const llm_request *q, request **out, err *e) {
                        (r->guide != NULL ? r->guide->nprefix : 0);
     r->head_tokens = q->head_tokens;
     bool *named = named_copy(q);
-    int code = r->prompt_tokens > 0 ? fit_check(s, r, named, e)
+    int code = r->prompt_tokens > 0 ? fit_check(s, r, named, q->blend, e)
                                     : err_set(e, ERR_LIMIT, "the prompt is empty");
     free(named);
     if (code != 0)
@@ -583,10 +589,10 @@ static int local_logprobs(llm_session *s, const llm_token *tokens, size_t count,
                   : prefix_add_private(&s->tree, &s->tree.root, tokens, (int)count, (int)count);
     r.end->keep = true;
     prefix_count(&s->tree, r.end, 1, 0, 1);
-    bool placed = false;
-    while (code == 0 && !placed) {
+    bool whole = false;
+    while (code == 0 && !whole) {
         schedule_reset_pass(s);
-        placed = schedule_fill_one(s, &r);
+        whole = schedule_fill_one(s, &r);
         schedule_finish_pass(s);
         if (s->pass.nrows == 0) {
             code = err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %zu tokens", count);

@@ -2,6 +2,7 @@
  * session_int.h - a session and its requests.
  *
  *   queue ──(window)──> tree (waiting) ──schedule_fill──> live ──session_take_logits──> ready
+ *                                                         live, blended: ──> probing ──> chosen
  *   ready ──llm_step──> events (handed)
  *
  * Invariant: a request is in exactly one of these places. A live request counts among the users of
@@ -32,6 +33,22 @@ typedef struct search {
     double best_log_prob;
 } search;
 
+/* A blended prompt, whose tokens behind its first chunk are the private node request.end (blend.c). */
+typedef struct blend_state {
+    llm_blend how;
+    int nchunks;
+    int *starts;         /* [nchunks + 1] positions: of each chunk, and where the last one ends */
+    prefix_node **nodes; /* [nchunks] where the chunk behind the head ends; NULL: not held */
+    int moved;           /* number of chunks that are in their places */
+    int reserved;        /* number of blocks that are reserved for the answer */
+    int probed;          /* number of rows added for the rule's scores */
+    /* of each token at positions [starts[1], starts[nchunks]), from the pass's probes */
+    _Atomic uint64_t *scores;
+    int *chosen; /* [nchosen] positions that are computed again, ascending; NULL: not yet known */
+    int nchosen;
+    int placed; /* number of rows of the chosen tokens and of what follows the chunks */
+} blend_state;
+
 typedef struct request {
     struct request *next; /* in the queue, a node's list, or the ready list */
     uint64_t tag;
@@ -46,6 +63,7 @@ typedef struct request {
     bool keep;
     llm_token *raw;    /* llm_logprobs: the prompt's tokens, instead of spans; otherwise NULL */
     float *raw_logits; /* llm_logprobs: [vocabulary] receives the logits */
+    blend_state *blend; /* NULL: the prompt is exact */
 
     int prompt_tokens; /* number of tokens, with BOS and the guide's prefix */
     int head_tokens;   /* llm_request.head_tokens */
@@ -149,11 +167,15 @@ struct llm_session {
     request *current;    /* the live request whose prompt is not yet placed completely; or NULL */
     request **live;      /* live requests, in the order in which they became live */
     int nlive, live_cap;
+    request_list probing; /* live requests whose last probe is in the current pass */
+    request_list chosen;  /* live blended requests whose prompts are placed next */
     int in_window; /* number of unanswered requests that have left the queue */
 
     /* the pass being filled; its arrays are used again for the next pass */
     pass pass;
-    int rows_cap, copies_cap, wants_cap, next_cap;
+    int rows_cap, copies_cap, wants_cap, next_cap, moves_cap, probes_cap;
+    pass_row *probe_rows; /* [nprobe_rows] rows of PROBE_DEVIATION, which end the pass */
+    int nprobe_rows, probe_rows_cap;
     want_info *want_infos; /* [pass.nwants] */
     int nwant_infos, want_infos_cap;
     float *logits;
@@ -206,7 +228,42 @@ void session_hand_out(llm_session *s, llm_event *events, int capacity, int *coun
 /* Frees what both drivers' sessions own: ready and handed requests, scratch. */
 void session_end(llm_session *s);
 
+/* PROBED: the prompt goes on after the pass, once its tokens are chosen. */
+typedef enum placing { PLACED, PASS_FULL, NO_BLOCKS, PROBED } placing;
+
+/* ---- blend.c */
+/* Makes the state of a blended prompt; NULL: it is exact. The request's spans must be there. */
+blend_state *blend_new(const llm_session *s, const request *r, const llm_blend *how);
+void blend_free(blend_state *b); /* NULL is fine */
+/* Returns the number of blocks that the chunks' own KV needs. */
+int blend_blocks(const blend_state *b);
+/* Inserts the chunks of the prompt s->scratch[count] into the tree, each behind the head. Returns
+ * the private node where the prompt ends. */
+prefix_node *blend_enter(llm_session *s, request *r, int count);
+void blend_begin(llm_session *s, request *r); /* the request becomes live */
+/* Adds to the pass what is next of the prompt. */
+placing blend_place(llm_session *s, request *r);
+/* Makes the loader read the chunks of a waiting request. */
+void blend_prefetch(llm_session *s, const request *r);
+/* After a pass: chooses the tokens of the requests that were probed. */
+void blend_choose_probed(llm_session *s);
+/* Lets go of the chunks and of reserved blocks. */
+void blend_release(llm_session *s, request *r);
+
 /* ---- schedule.c */
+/* Adds rows for all tokens without KV on the path from the root to `node`. */
+placing schedule_path(llm_session *s, request *r, prefix_node *node);
+/* Makes a node resident; false: there are not enough blocks. */
+bool schedule_node(llm_session *s, request *r, prefix_node *node);
+/* Returns an upper bound of the number of blocks that the nodes of a live request's answer need. */
+int schedule_answer_blocks(const llm_session *s, const request *r);
+/* Adds rows for the tokens at these positions of request.end, and counts them as computed. */
+void schedule_row(llm_session *s, request *r, int position, row_keep keep);
+int schedule_rows_left(const llm_session *s); /* number of rows that may be added to the pass */
+/* Counts tokens of the prompt as computed. */
+void schedule_computed(llm_session *s, request *r, int tokens);
+/* Makes the loader read the blocks of the nodes from the first that is not resident to `node`. */
+void schedule_prefetch(llm_session *s, prefix_node *node);
 /* Writes the prompt's tokens, with BOS and the guide's prefix, to s->scratch. Returns their
  * number. */
 int schedule_flatten(llm_session *s, const request *r);

@@ -156,8 +156,10 @@ static double prefill_tokens_s(llm_engine *engine, int prompts, int tokens) {
         tables[i] = i;
     for (int i = 0; i < n; i++) {
         int prompt = i / tokens;
-        rows[i] = (pass_row){(llm_token)(hash_mix(5, (uint64_t)i) % (uint64_t)engine->config.vocab),
-                             i % tokens, tables + prompt * blocks};
+        rows[i] = (pass_row){
+            .token = (llm_token)(hash_mix(5, (uint64_t)i) % (uint64_t)engine->config.vocab),
+            .position = i % tokens,
+            .table = tables + prompt * blocks};
     }
     for (int i = 0; i < prompts; i++) {
         wants[i] = (pass_want){.row = (i + 1) * tokens - 1,
@@ -198,7 +200,9 @@ static double decode_ms(llm_engine *engine, int live, int shared, int context) {
     for (int i = 0; i < live; i++) {
         for (int b = 0; b < blocks; b++)
             tables[i * blocks + b] = b < common ? b : next++;
-        rows[i] = (pass_row){i % engine->config.vocab, context - 1, tables + i * blocks};
+        rows[i] = (pass_row){.token = i % engine->config.vocab,
+                             .position = context - 1,
+                             .table = tables + i * blocks};
         wants[i] = (pass_want){.row = i,
                                .count = engine->config.vocab,
                                .logits = &logits[i],

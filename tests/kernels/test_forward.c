@@ -106,7 +106,7 @@ static const llm_token asked[ASKED] = {3, 17, 39};
 
 static void rows_add(pass *p, const tree *t, int s, int from, int to, const int32_t *table) {
     for (int i = from; i < to; i++)
-        p->rows[p->nrows++] = (pass_row){t->tokens[s][i], i, table};
+        p->rows[p->nrows++] = (pass_row){.token = t->tokens[s][i], .position = i, .table = table};
 }
 
 static void wants_add(pass *p, int s, answers *out) {
@@ -120,7 +120,9 @@ static void copy_add(pass *p, const tree *t, int s) {
     int at = t->head / LLM_BLOCK_TOKENS;
     if (t->head % LLM_BLOCK_TOKENS)
         p->copies[p->ncopies++] =
-            (pass_copy){t->head_table[at], t->tables[s][at], t->head % LLM_BLOCK_TOKENS};
+            (pass_copy){.from = t->head_table[at],
+                        .to = t->tables[s][at],
+                        .tokens = t->head % LLM_BLOCK_TOKENS};
 }
 
 static void pass_run(fixture *f, cuda_work *w, pass *p) {
@@ -358,7 +360,7 @@ static void prompts_of_two_chunks_are_not_cut(void **state) {
         table[b] = b;
     pass_row *rows = malloc(sizeof *rows * ROWS);
     for (int i = 0; i < ROWS; i++)
-        rows[i] = (pass_row){i % TINY_VOCAB, ATTEND_CHUNK + i % ATTEND_CHUNK, table};
+        rows[i] = (pass_row){.token = i % TINY_VOCAB, .position = ATTEND_CHUNK + i % ATTEND_CHUNK, .table = table};
     pass p = {.rows = rows, .nrows = ROWS};
     err e = {0};
     assert_int_equal(cuda_part_rows(w, &p, 0, &e), ROWS);
@@ -450,7 +452,7 @@ static void tops_are_those_of_the_logits(void **state) {
     llm_token(*ids)[K] = malloc(sizeof *ids * N);
     pass p = {.rows = rows, .nrows = N, .wants = wants};
     for (int i = 0; i < N; i++) {
-        rows[i] = (pass_row){i * 13 % TINY_VOCAB, i, table};
+        rows[i] = (pass_row){.token = i * 13 % TINY_VOCAB, .position = i, .table = table};
         wants[p.nwants++] = (pass_want){.row = i, .count = TINY_VOCAB, .logits = logits[i]};
         wants[p.nwants++] = (pass_want){.row = i,
                                         .count = TINY_VOCAB,
