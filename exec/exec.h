@@ -104,7 +104,7 @@ enum {
     EXEC_BRANCHES = 64,
     EXEC_OPERATORS = 24,
     EXEC_SHARED = 256,
-    EXEC_BASELINES = 4,
+    EXEC_BASELINES = 5,
     EXEC_PLACES = 16
 };
 

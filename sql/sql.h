@@ -45,6 +45,9 @@ typedef enum setting_type {
     X(kv_keep, WORD, "shared", "shared|all|none", "which KV blocks the cache on disk stores")                                     \
     X(kv_evict, WORD, "cost", "cost|lru|fifo", "eviction policy of the cache on disk")                                     \
     X(kv_dtype, WORD, "bf16", "bf16|f32|int8", "number type of the keys and values in KV blocks")                                    \
+    X(chunk_kv, WORD, "exact", "exact|blend", "KV of contexts: of the whole prompt, or blended: computed once for each context and moved, with a share computed again")  \
+    X(blend_share, REAL, "0.15", "0 to 1", "blended contexts: share of the tokens behind the first context that are computed again") \
+    X(blend_rule, WORD, "deviation", "edges|deviation|question", "blended contexts: half of these tokens are the nearest to the contexts' ends; the others are the next nearest, those whose values change most, or those that the question attends to") \
     X(cache, BOOLEAN, "on", "", "use the cache on disk, for KV blocks and for answers")                                                     \
     X(answer_cache, BOOLEAN, "on", "", "reuse answers stored in the cache on disk")                                                            \
     X(model, TEXT, "", "model name or path", "model of LLM calls without a model option (empty: the default model)")              \
@@ -112,6 +115,8 @@ enum { SCHEDULE_TREE, SCHEDULE_FIFO, SCHEDULES };
 enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE, KEEPS };
 enum { EVICT_COST, EVICT_LRU, EVICT_FIFO, EVICTS };
 enum { CALIBRATE_AUTO, CALIBRATE_OFF, CALIBRATE_BATCH, CALIBRATE_FRESH, CALIBRATES };
+enum { CHUNK_KV_EXACT, CHUNK_KV_BLEND, CHUNK_KVS };
+enum { BLEND_EDGES, BLEND_DEVIATION, BLEND_QUESTION, BLENDS };
 enum { DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPES };
 enum {
     PRECISION_AUTO,
@@ -382,6 +387,10 @@ typedef struct llm_call {
     str *field_names;
     bool *field_required; /* the prompt names the field in braces */
     bool *field_lists;    /* the value of contexts =>: a JSON array of texts */
+    /* chunk_kv => or SET chunk_kv: the KV of contexts is blended; false also if it has none */
+    bool blends;
+    double blend_share; /* SET blend_share and blend_rule */
+    int blend_rule;
     bool contexts_ranked; /* contexts_order => 'ranked': the texts are sent in the array's order */
     llm_returns returns;
     bool by_use; /* the type was inferred from the context, not given by RETURNS */

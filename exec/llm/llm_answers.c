@@ -131,7 +131,8 @@ int call_stops(const settings *s, const llm_call *call, str *own, const str **ou
  * identity: fingerprint 16 | guide key 16 | temperature, top_p, min_p 24 | top_k, seed 16 |
  *           max_tokens 4, number of stop texts 4 | template name, NUL | version of the value 1 |
  *           each stop text: length 4, text | prompt tokens 4 each |
- *           if ANSWER_PARTS is set in the version: what identify_parts() appends
+ *           if ANSWER_PARTS is set in the version: what identify_parts() appends |
+ *           if ANSWER_BLENDED is: share 8, rule 4
  * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | number of literals n 4 |
  *           their probabilities 8·n | text
  *
@@ -142,7 +143,8 @@ enum {
     ANSWER_HEADER = 29,   /* bytes of a value before its text */
     ANSWER_ENDED = 1,     /* flag: llm_answer.ended */
     ANSWER_SHORTENED = 2, /* flag: llm_answer.shortened */
-    ANSWER_PARTS = 0x80   /* in the version: fields may be left out of the prompt */
+    ANSWER_PARTS = 0x80,  /* in the version: fields may be left out of the prompt */
+    ANSWER_BLENDED = 0x40 /* in the version: the prompt is blended */
 };
 
 /* Whether fields may have to be left out of a prompt. This is assumed if the prompt fills more than
@@ -194,7 +196,8 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     buf_append(&out->identity, more, sizeof more);
     buf_append(&out->identity, p->tmpl->name, strlen(p->tmpl->name) + 1);
     bool parts = may_be_cut(p, s, spans, nspans);
-    buf_append_char(&out->identity, (char)(ANSWER_VERSION | (parts ? ANSWER_PARTS : 0)));
+    buf_append_char(&out->identity, (char)(ANSWER_VERSION | (parts ? ANSWER_PARTS : 0) |
+                                           (p->blends ? ANSWER_BLENDED : 0)));
     for (int i = 0; i < nstop; i++) {
         uint32_t length = (uint32_t)stop[i].n;
         buf_append(&out->identity, &length, sizeof length);
@@ -207,6 +210,11 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     }
     if (parts)
         identify_parts(p, spans, nspans, &out->identity);
+    if (p->blends) {
+        int32_t rule = p->blend.rule;
+        buf_append(&out->identity, &p->blend.share, sizeof p->blend.share);
+        buf_append(&out->identity, &rule, sizeof rule);
+    }
     out->key = hash_128(out->identity.p, out->identity.n);
 }
 

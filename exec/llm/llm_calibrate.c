@@ -82,6 +82,8 @@ static void record_key(const op *o, const site_run *site, buf *out) {
             buf_append_str(&b, x->answers[k]);
         }
     }
+    if (site->prompt->blends)
+        buf_printf(&b, " blend %g %d", site->prompt->blend.share, (int)site->prompt->blend.rule);
     call_fact_key(call, "priors", true, llm_engine_info(site->engine)->fingerprint, out);
     buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
     buf_free(&b);

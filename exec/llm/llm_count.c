@@ -21,13 +21,15 @@ typedef struct counted {
     const char *name;
     psm_strategy strategy;
     llm_reuse reuse;
+    bool blends; /* contexts are blended; counted if some call of the operator blends */
 } counted;
 
 static const counted strategies[COUNT_STRATEGIES] = {
-    {"no cache", PSM_OFF, LLM_REUSE_NONE},
-    {"FIFO", PSM_OFF, LLM_REUSE_FIFO},
-    {"fixed", PSM_FIXED, LLM_REUSE_TREE},
-    {"grouped", PSM_GROUPED, LLM_REUSE_TREE},
+    {"no cache", PSM_OFF, LLM_REUSE_NONE, false},
+    {"FIFO", PSM_OFF, LLM_REUSE_FIFO, false},
+    {"fixed", PSM_FIXED, LLM_REUSE_TREE, false},
+    {"grouped", PSM_GROUPED, LLM_REUSE_TREE, false},
+    {"blend", PSM_GROUPED, LLM_REUSE_TREE, true},
 };
 
 /* The FIFO strategy, for comparison: the scheduler knows this many requests at a time, and KV is
@@ -278,11 +280,17 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
     t->llm.money *= share;
 }
 
-/* Counts one strategy. `last`: it is the last of `strategies`, for which the bounds are computed
- * too. */
-static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *tokens, bool last,
-                          err *e) {
+static bool stage_blends(const llm_state *s, const llm_stage *t) {
+    bool blends = false;
+    for (int i = t->first_site; i < t->first_site + t->plan->nsites; i++)
+        blends = blends || s->sites[i].prompt->blends;
+    return blends;
+}
+
+/* Counts one strategy; with the strategy PSM_GROUPED, the bounds too. */
+static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *tokens, err *e) {
     llm_state *s = c->o->state;
+    bool last = c->how->strategy == PSM_GROUPED;
     int status = 0;
     c->orders = ARENA_ARRAY(c->mem, input_order, s->nsites + 1);
     c->out = ARENA_ARRAY(c->mem, plan_tokens, s->nstages + 1);
@@ -290,6 +298,7 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
         status = order_of(c, i, e);
     llm_sender_open(&c->sender, c->o, &count_driver, c->orders, c->mem);
     c->sender.state = c;
+    c->sender.exact = !c->how->blends;
     if (status == 0)
         status = count_rows(c, e);
     llm_sender_close(&c->sender);
@@ -300,7 +309,8 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
             *bound = gap;
     }
     for (int i = 0; i < s->nstages && status == 0; i++) {
-        if (last && only_examples(s, &s->stages[i]))
+        if (c->how->blends ? !stage_blends(s, &s->stages[i])
+                           : last && only_examples(s, &s->stages[i]))
             /* with examples one field order holds for all rows, so `grouped` is the same as
              * `fixed` */
             continue;
@@ -309,6 +319,13 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
         tokens[i][actual[i].ntokens++] = c->out[i];
     }
     return status;
+}
+
+static bool any_blends(const llm_state *s) {
+    bool blends = false;
+    for (int i = 0; i < s->nstages; i++)
+        blends = blends || stage_blends(s, &s->stages[i]);
+    return blends;
 }
 
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e) {
@@ -320,9 +337,11 @@ int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e) {
         actual[i].tokens = tokens[i] = ARENA_ARRAY(o->ctx->mem, plan_tokens, COUNT_STRATEGIES);
     }
     for (int k = 0; k < COUNT_STRATEGIES && status == 0; k++) {
+        if (strategies[k].blends && !any_blends(s))
+            continue;
         counting c = {
             .o = o, .how = &strategies[k], .run = &runs[k], .mem = arena_new_in(o->ctx->space)};
-        status = count_strategy(&c, actual, tokens, k + 1 == COUNT_STRATEGIES, e);
+        status = count_strategy(&c, actual, tokens, e);
         if (status == 0)
             status = arena_full_error(c.mem, e);
         arena_free(c.mem);

@@ -134,6 +134,8 @@ typedef struct prompt {
     bool borrows;       /* names and values belong to another prompt, which outlives this one */
     size_t head_tokens; /* number of tokens before the fields of the first part */
     llm_guide *guide;   /* NULL: free text */
+    bool blends;        /* requests are sent with `blend` */
+    llm_blend blend;
     bool all_probs;     /* answers have the probability of each literal, if there are any */
     arena *mem;
 } prompt;
@@ -372,7 +374,7 @@ void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
 /* ---- EXPLAIN (TOKENS) (llm_count.c) ---------------------------------------------------------- */
 
-enum { COUNT_STRATEGIES = 4 };
+enum { COUNT_STRATEGIES = 5 };
 
 /* What a statement would have asked so far under one strategy. */
 typedef struct count_run {

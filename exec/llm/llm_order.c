@@ -214,13 +214,29 @@ static void finish(const prompt *p, const llm_inputs *in, const psm_options *opt
 
 /* ---- SET field_order = 'a, b' ---------------------------------------------------------------- */
 
-/* Makes, in `mem`, the order that SET field_order lists. *out = NULL: the setting lists none. */
-static int listed_order(const settings *s, const llm_call *call, arena *mem, const uint8_t **out,
+/* Makes an order in which blended contexts come first: their KV is computed behind what precedes
+ * them. */
+static const uint8_t *contexts_first(const llm_call *call, arena *mem) {
+    uint8_t *order = ARENA_ARRAY(mem, uint8_t, call->nfields + 1);
+    int n = 0;
+    for (int others = 0; others < 2; others++)
+        for (int f = 0; f < call->nfields; f++)
+            if (call->field_lists[f] == !others)
+                order[n++] = (uint8_t)f;
+    return order;
+}
+
+/* Makes, in `mem`, the order that SET field_order lists, or that blended contexts need. *out = NULL:
+ * there is none. */
+static int listed_order(const settings *s, const prompt *p, arena *mem, const uint8_t **out,
                         err *e) {
+    const llm_call *call = p->call;
     str list = str_from(s->field_order), unknown;
     *out = NULL;
-    if (str_equal_nocase(list, STR("keep")) || str_equal_nocase(list, STR("fresh")))
+    if (str_equal_nocase(list, STR("keep")) || str_equal_nocase(list, STR("fresh"))) {
+        *out = p->blends ? contexts_first(call, mem) : NULL;
         return 0;
+    }
     uint8_t *order = ARENA_ARRAY(mem, uint8_t, call->nfields + 1);
     *out = order;
     if (llm_call_listed_order(call, list, order, &unknown))
@@ -245,7 +261,7 @@ int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in
                            .one_order = llm_call_root(p->call)->examples != NULL,
                            .bound = bound,
                            .cancel = ctx->cancel};
-    int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
+    int status = listed_order(ctx->settings, p, mem, &options.given_order, e);
     if (status == 0)
         status = solve(p, in, &options, mem, out, e);
     if (status == 0)
@@ -407,11 +423,11 @@ int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strate
         return err_set_at(e, ERR_LIMIT, p->call->pos, p->call->len,
                           "an LLM call takes at most %d fields, this one has %d", PSM_MAX_FIELDS,
                           p->nfields);
-    int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
+    int status = listed_order(ctx->settings, p, mem, &options.given_order, e);
     if (status == 0)
         status = solve(p, in, &options, mem, out, e);
     const uint8_t *listed = options.given_order;
-    if (status == 0 && keep && strategy != PSM_OFF && p->nsolved > 1)
+    if (status == 0 && keep && !listed && strategy != PSM_OFF && p->nsolved > 1)
         status = apply_record(ctx, p, in, &options, mem, out, e);
     options.given_order = listed;
     if (status == 0)

@@ -149,6 +149,7 @@ static int submit(llm_sender *x, int at, uint32_t input, err *e) {
                            .all_probs = site->prompt->all_probs,
                            .after = site->prompt->tmpl,
                            .max_tokens = llm_call_max_tokens(set, site->plan->call),
+                           .blend = site->prompt->blends && !x->exact ? &site->prompt->blend : NULL,
                            .keep = x->keep};
     call_sampling(set, site->plan->call, &request.sampling);
     request.nstop = call_stops(set, site->plan->call, &own, &request.stop);

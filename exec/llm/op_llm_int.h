@@ -133,6 +133,7 @@ struct llm_sender {
     llm_engine *engine; /* of the session */
     bool full;          /* drain is called because the queue is full: it may leave half of it */
     size_t left;        /* a result of drain: prompts that are not answered yet */
+    bool exact;         /* prompts are exact although their calls blend contexts */
     bool keep;          /* keep the KV of the data, since a later stage asks about the same data */
     llm_span **spans;   /* spans of the current prompt */
     int nspans;

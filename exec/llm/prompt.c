@@ -330,6 +330,12 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     int status = call_guide(spec->ctx, p->call, p->engine, &p->guide, e);
     if (status)
         return status;
+    static const llm_blend_rule rules[] = {[BLEND_EDGES] = LLM_BLEND_EDGES,
+                                           [BLEND_DEVIATION] = LLM_BLEND_DEVIATION,
+                                           [BLEND_QUESTION] = LLM_BLEND_QUESTION};
+    BASE_COVERS(rules, BLENDS);
+    p->blends = p->call->blends && llm_engine_info(p->engine)->blends;
+    p->blend = (llm_blend){.share = p->call->blend_share, .rule = rules[p->call->blend_rule]};
     p->all_probs = p->guide == NULL || call_scores_all(p->call, p->guide);
     build_parts(p);
     if (!spec->like)

@@ -436,6 +436,15 @@ void describe_call(facts f, const plan_call_site *u, bool as_written) {
         fact_bool(
             f, call->calibrate == CALIBRATE_AUTO ? ", calibrated from 32 inputs" : ", calibrated",
             "calibrated", true);
+    if (call->blends) {
+        static const char *const rules[] = {[BLEND_EDGES] = "edges",
+                                            [BLEND_DEVIATION] = "deviation",
+                                            [BLEND_QUESTION] = "question"};
+        BASE_COVERS(rules, BLENDS);
+        fact_words(f, ", contexts blended (%g %% by ", 100 * call->blend_share);
+        fact_name(f, "", "blend_rule", rules[call->blend_rule]);
+        fact_words(f, ")");
+    }
     if (call->max_tokens)
         fact_number(f, NULL, "max_tokens", call->max_tokens);
     if (call->on_error == ON_ERROR_NULL) {

@@ -141,6 +141,23 @@ static void print_money(const printer *p, const char *before, double money) {
     buf_append_money(p->out, money, p->plan->currency);
 }
 
+/* Compares blended contexts, the last strategy, with the best of the exact ones. */
+static void print_blending(printer *p, const plan_actual *a, int depth, bool has_child) {
+    const plan_tokens *blend = &a->tokens[a->ntokens - 1];
+    if (strcmp(blend->strategy, "blend") != 0)
+        return;
+    double least = (double)a->tokens[0].llm.computed_tokens, own = (double)blend->llm.computed_tokens;
+    for (int i = 1; i + 1 < a->ntokens; i++)
+        least = BASE_MIN(least, (double)a->tokens[i].llm.computed_tokens);
+    print_indent(p, depth, false, has_child);
+    if (own < least)
+        buf_printf(p->out, "blended contexts compute %.0f %% of the best exact prompts' tokens\n",
+                   100 * own / least);
+    else
+        buf_append_c(p->out, "blended contexts do not pay here: they are too short, or come back "
+                             "too rarely or in the same order\n");
+}
+
 static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
     print_indent(p, depth, false, has_child);
     buf_printf(p->out, "%-9s %9s %9s %14s %11s %9s\n", "strategy", "rows", "distinct", WORDS_PROMPT,
@@ -175,6 +192,7 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
         buf_append_char(p->out, '\n');
         buf_free(&number);
     }
+    print_blending(p, a, depth, has_child);
 }
 
 /* Prints the figures of LLM calls. `about` is "≈" for estimates, and empty for measured figures. */

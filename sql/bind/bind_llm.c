@@ -646,8 +646,8 @@ static void key_options(const binder *b, buf *out, const llm_call *call) {
     bool given = call->temperature.type == TYPE_REAL;
     buf_printf(out, "|%d|%zu:%.*s|", llm_call_max_tokens(s, call), model.n, (int)model.n, model.p);
     value_print_sql(out, value_real(given ? call->temperature.r : s->temperature));
-    buf_printf(out, "|%d%d%d%d", call->calibrate, call->calibrate_given, call->on_error,
-               call->contexts_ranked);
+    buf_printf(out, "|%d%d%d%d%d", call->calibrate, call->calibrate_given, call->on_error,
+               call->contexts_ranked, call->blends);
     value_print_sql(out, call->otherwise);
     for (int i = 0; i < call->nstop; i++)
         value_print_sql(out, value_text(call->stop[i]));
@@ -756,6 +756,9 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields **f, cons
     }
     call->calibrate = b->env->settings->llm_calibrate;
     call->on_error = b->env->settings->llm_on_error;
+    call->blends = b->env->settings->chunk_kv == CHUNK_KV_BLEND;
+    call->blend_share = b->env->settings->blend_share;
+    call->blend_rule = b->env->settings->blend_rule;
     if (n->on_error.given)
         call->on_error = n->on_error.fails ? ON_ERROR_FAIL : ON_ERROR_NULL;
     if (n->on_error.otherwise)
@@ -768,6 +771,7 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields **f, cons
         status =
             x || !option_is_constant(o) ? bind_option(b, o, x, call, examples) : (int)b->e->code;
     }
+    call->blends = call->after ? call->after->blends : call->blends && n->contexts;
     call->from_labels = call->from_labels && llm_is_open_enum(llm_given_type(n));
     if (n->field && !struct_field_lists(&n->field->type) && struct_has(n, struct_field_lists))
         call->calibrate_given = false;

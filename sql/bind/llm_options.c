@@ -99,6 +99,19 @@ static int option_contexts_order(binder *b, const llm_option *o, expr *x, llm_ca
     return ERR_BIND;
 }
 
+static int option_chunk_kv(binder *b, const llm_option *o, expr *x, llm_call *call) {
+    value v;
+    int status = option_constant(b, o, x, TYPE_TEXT, &v);
+    if (status)
+        return status;
+    call->blends = str_equal_nocase(v.s, STR("blend"));
+    if (call->blends || str_equal_nocase(v.s, STR("exact")))
+        return 0;
+    fail_node(b, o->value, "chunk_kv must be exact or blend");
+    err_hint(b->e, "chunk_kv => 'blend'");
+    return ERR_BIND;
+}
+
 /* Reports an option that is given twice: one of the values would be ignored. */
 static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
     const struct {
@@ -169,7 +182,7 @@ static int check_rows(binder *b, const llm_option *o) {
 
 bool option_is_constant(const llm_option *o) {
     static const char *const names[] = {"max_tokens", "temperature", "calibrate", "stop",
-                                        "contexts_order"};
+                                        "contexts_order", "chunk_kv"};
     for (size_t i = 0; i < BASE_COUNT(names); i++)
         if (str_equal_nocase(o->name.name, str_from(names[i])))
             return true;
@@ -203,6 +216,8 @@ int bind_option(binder *b, const llm_option *o, expr *x, llm_call *call, const n
         return option_calibrate(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("contexts_order")))
         return option_contexts_order(b, o, x, call);
+    if (str_equal_nocase(o->name.name, STR("chunk_kv")))
+        return option_chunk_kv(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("stop")))
         return option_stop(b, o, x, call);
     if (str_equal_nocase(o->name.name, STR("model")))

@@ -96,7 +96,8 @@ bool llm_calls_share_row(const llm_call *a, expr *const *a_args, const llm_call 
     if (a->nfields == 0 || a->nfields != b->nfields || !share_frame(a, b))
         return false;
     if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL ||
-        !str_equal(a->model, b->model) || a->contexts_ranked != b->contexts_ranked)
+        !str_equal(a->model, b->model) || a->contexts_ranked != b->contexts_ranked ||
+        a->blends != b->blends)
         return false;
     for (int f = 0; f < a->nfields; f++)
         if (!str_equal(a->field_names[f], b->field_names[f]) ||

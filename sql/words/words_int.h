@@ -28,6 +28,7 @@ const char *function_nearest(str name);
     X("after", "name", "goes on from the prompt and the answer of another call in the select list, or of LLM() in FROM")   \
     X("contexts", "(query)", "retrieved texts, each a line of the field context: a query of one column, or a JSON array of texts")  \
     X("contexts_order", "'ranked'", "sends the contexts in the order of the query; 'set', the default, in the one that shares most")  \
+    X("chunk_kv", "'blend'", "the KV of each context is computed once for all prompts, then moved and partly computed again: fewer tokens, other answers") \
     X("examples", "t", "solved cases, put before the row: a table, view or (query) with columns named as fields and one named answer") \
     X("labels", "t", "the answers of RETURNS ENUM without a list: a table, view or (query) with a column label and perhaps description") \
     X("model", "m", "a model made by CREATE MODEL, or a file")                                                             \
