@@ -58,11 +58,6 @@ static void attention_task(void *ctx, int task, int worker) {
         cpu_attend_probe(w, probe, task % heads, worker);
 }
 
-typedef struct deviation_job {
-    cpu_work *w;
-    int first, count; /* the rows of all PROBE_DEVIATION */
-} deviation_job;
-
 static const pass_probe *probe_of_row(const cpu_work *w, int row) {
     const pass_probe *p = w->p->probes;
     while (p->kind != PROBE_DEVIATION || row < p->first || row >= p->first + p->count)
@@ -70,11 +65,11 @@ static const pass_probe *probe_of_row(const cpu_work *w, int row) {
     return p;
 }
 
+/* Task: one row of a PROBE_DEVIATION, which are the last of the pass. */
 static void deviation_task(void *ctx, int task, int worker) {
-    const deviation_job *job = ctx;
-    const cpu_work *w = job->w;
+    const cpu_work *w = ctx;
     const model_config *c = &w->engine->config;
-    const int row = job->first + task, d = c->head_dim;
+    const int row = w->nrows - 1 - task, d = c->head_dim;
     const pass_probe *probe = probe_of_row(w, row);
     const pass_row *r = &w->rows[row];
     slot_at at = slot_of(r->table, r->position);
@@ -101,21 +96,15 @@ void cpu_blend_run(cpu_work *w) {
         pool_run(threads, w->p->nmoves * c->n_kv_heads, move_task, w);
     if (w->keeps_late)
         pool_run(threads, w->nrows, keep_task, w);
-    deviation_job job = {.w = w, .first = w->nrows};
-    bool asks = false;
-    for (int i = 0; i < w->p->nprobes; i++) {
-        const pass_probe *probe = &w->p->probes[i];
-        asks = asks || probe->kind == PROBE_ATTENTION;
-        if (probe->kind == PROBE_DEVIATION) {
-            job.first = BASE_MIN(job.first, probe->first);
-            job.count += probe->count;
-        }
-    }
-    if (asks)
+    const int *rows = w->p->probe_rows;
+    int asks = probe_layers(c->n_layers), values = BASE_MIN(PROBE_VALUES, c->n_layers - 1);
+    if (rows[PROBE_ATTENTION] > 0 && w->layer < asks)
         pool_run(threads, w->p->nprobes * c->n_kv_heads, attention_task, w);
-    int at = BASE_MIN(PROBE_VALUES, c->n_layers - 1);
-    if (job.count > 0 && w->layer == at) {
-        pool_run(threads, job.count, deviation_task, &job);
-        w->nrows = job.first; /* these rows have nothing left to do */
-    }
+    if (rows[PROBE_DEVIATION] > 0 && w->layer == values)
+        pool_run(threads, rows[PROBE_DEVIATION], deviation_task, w);
+    /* the rows of probes have nothing left to do */
+    if (w->layer == values)
+        w->nrows -= rows[PROBE_DEVIATION];
+    if (w->layer == BASE_MAX(asks - 1, values))
+        w->nrows -= rows[PROBE_ATTENTION];
 }

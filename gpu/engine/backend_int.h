@@ -51,12 +51,13 @@ typedef struct pass_move {
     int from, to, count;
 } pass_move;
 
-/* Scores the tokens at positions [from, to) of a table. ATTENTION: adds to scores[to - from] how much
- * row `first` attends to each, summed over layers and heads. DEVIATION: the rows [first, first +
- * count) are tokens of these positions, KEEP_NOT; sets each one's score to the squared distance of
- * its value at layer PROBE_VALUES from the value in the block. They are needed up to that layer
- * only. Sums are of integers, so that they do not depend on the order of tasks. */
-typedef enum probe_kind { PROBE_ATTENTION, PROBE_DEVIATION } probe_kind;
+/* Scores the tokens at positions [from, to) of a table, from rows that run through the first layers
+ * only. ATTENTION: adds to scores[to - from] how much row `first` attends to each, summed over heads
+ * and the first probe_layers() layers. DEVIATION: the rows [first, first + count) are tokens of these
+ * positions, KEEP_NOT; sets each one's score to the squared distance of its value at layer
+ * PROBE_VALUES from the value in the block. Sums are of integers, so that they do not depend on the
+ * order of tasks. */
+typedef enum probe_kind { PROBE_ATTENTION, PROBE_DEVIATION, PROBE_KINDS } probe_kind;
 typedef struct pass_probe {
     probe_kind kind;
     int first, count;
@@ -65,6 +66,11 @@ typedef struct pass_probe {
 } pass_probe;
 
 enum { PROBE_VALUES = 1, PROBE_ONE = 1 << 24 };
+
+/* The later layers attend to the same tokens (tests/bench/README.md, bench_blend). */
+static inline int probe_layers(int layers) {
+    return (layers + 2) / 3;
+}
 
 typedef struct pass_want {
     int row;              /* index into pass.rows: the logits are those after this row */
@@ -100,8 +106,11 @@ typedef struct pass {
     int ncopies;
     pass_move *moves;
     int nmoves;
-    pass_probe *probes; /* the rows of PROBE_DEVIATION are the last of the pass */
+    pass_probe *probes;
     int nprobes;
+    /* by kind: number of rows for probes: of the pass's last rows, those of PROBE_DEVIATION, and
+     * before them those of PROBE_ATTENTION, which include what precedes a probe's row */
+    int probe_rows[PROBE_KINDS];
     pass_want *wants; /* by ascending row; a row may have several */
     int nwants;
     pass_pool *pools; /* by ascending row; together they are all rows */

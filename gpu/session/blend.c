@@ -8,8 +8,8 @@
  *
  *   1  place   rows for head and chunk A, as of any prompt; for the chunks B and C, whose nodes other
  *              prompts share, too; moves of their KV into the private node
- *   2  probe   the rule's scores, in the same pass: DEVIATION runs the tokens of B and C through the
- *              first layers, QUESTION the question through all. EDGES needs none
+ *   2  probe   the rule's scores, in the same pass, from rows for the tokens of B and C (DEVIATION) or
+ *              the question (QUESTION) that run through the first layers. EDGES needs none
  *   3  choose  after that pass
  *   4  place   rows for the chosen tokens, in place, then for the question
  *
@@ -41,6 +41,8 @@ blend_state *blend_new(const llm_session *s, const request *r, const llm_blend *
         return NULL;
     for (int i = at; i < r->nspans; i++)
         first -= (int)r->spans[i]->count;
+    if (first + (int)span->count == r->prompt_tokens)
+        return NULL; /* nothing asks about the chunks */
     blend_state *b = mem_zalloc(sizeof *b);
     b->how = *how;
     b->nchunks = span->nchunks;
@@ -162,40 +164,37 @@ static placing chunks_place(llm_session *s, request *r) {
     return PLACED;
 }
 
-/* Adds rows of the probe, and the probe's part in this pass. PROBED: all rows are added. */
+/* Adds rows of the probe, and the probe once its last row is there. PROBED: all rows are added. */
 static placing probe_place(llm_session *s, request *r) {
     blend_state *b = r->blend;
     bool asks = b->how.rule == LLM_BLEND_QUESTION;
+    probe_kind kind = asks ? PROBE_ATTENTION : PROBE_DEVIATION;
     int from = b->starts[1], to = b->starts[b->nchunks], end = r->end->start + r->end->count;
     int first = asks ? to : from, total = asks ? end - to : to - from;
     int n = BASE_MIN(total - b->probed, BASE_MAX(schedule_rows_left(s), 0));
+    int *count = &s->pass.probe_rows[kind];
     if (b->scores == NULL)
         b->scores = mem_zalloc(sizeof *b->scores * (size_t)(to - from));
-    pass_probe probe = {.kind = asks ? PROBE_ATTENTION : PROBE_DEVIATION,
-                        .first = s->nprobe_rows,
-                        .count = n,
-                        .from = from,
-                        .to = to,
-                        .scores = b->scores};
+    pass_probe probe = {kind, *count, n, from, to, b->scores};
     for (int i = 0; i < n; i++) {
         int position = first + b->probed + i;
-        pass_row row = {r->end->tokens[position - from], position, KEEP_NOT, r->end->table};
-        if (asks)
-            schedule_row(s, r, position, KEEP_FIRST);
-        else
-            ARRAY_PUSH(s->probe_rows, s->nprobe_rows, s->probe_rows_cap, row);
+        pass_row row = {.token = r->end->tokens[position - from],
+                        .position = position,
+                        .keep = asks ? KEEP_FIRST : KEEP_NOT,
+                        .table = r->end->table};
+        ARRAY_PUSH(s->probe_rows[kind], *count, s->probe_rows_cap[kind], row);
     }
     b->probed += n;
-    if (asks) { /* the last token's attention counts */
-        probe.first = s->pass.nrows - 1;
+    s->prefill_rows += n;
+    /* these rows run through a part of the layers, those of DEVIATION through a quarter of the last */
+    int layers = BASE_MAX(s->engine->info.layers, 1);
+    int quarters = asks ? 4 * probe_layers(layers) : 4 * PROBE_VALUES + 1;
+    schedule_computed(s, r, (n * quarters + 4 * layers - 1) / (4 * layers));
+    if (asks && n > 0) { /* the last token's attention counts */
+        probe.first = *count - 1;
         probe.count = b->probed == total;
-    } else {
-        /* of the layers, a row runs through PROBE_VALUES and a part of the next */
-        int layers = s->engine->info.layers, quarters = 4 * PROBE_VALUES + 1;
-        s->prefill_rows += n;
-        schedule_computed(s, r, (n * quarters + 4 * layers - 1) / (4 * BASE_MAX(layers, 1)));
     }
-    if (probe.count > 0)
+    if (n > 0 && probe.count > 0)
         ARRAY_PUSH(s->pass.probes, s->pass.nprobes, s->probes_cap, probe);
     return b->probed == total ? PROBED : PASS_FULL;
 }

@@ -18,7 +18,8 @@
 
 void schedule_reset_pass(llm_session *s) {
     s->pass.nrows = s->pass.ncopies = s->pass.nwants = s->pass.nnext = 0;
-    s->pass.nmoves = s->pass.nprobes = s->nprobe_rows = 0;
+    s->pass.nmoves = s->pass.nprobes = 0;
+    memset(s->pass.probe_rows, 0, sizeof s->pass.probe_rows);
     s->nwant_infos = 0;
     s->logits_used = 0;
     s->nfinished = 0;
@@ -54,11 +55,13 @@ void schedule_finish_pass(llm_session *s) {
         s->pass.wants[w].logits = s->logits + s->want_infos[w].logits_at;
         s->pass.wants[w].top_ids = s->want_infos[w].top_ids;
     }
-    for (int i = 0; i < s->pass.nprobes; i++)
-        if (s->pass.probes[i].kind == PROBE_DEVIATION)
-            s->pass.probes[i].first += s->pass.nrows;
-    for (int i = 0; i < s->nprobe_rows; i++)
-        ARRAY_PUSH(s->pass.rows, s->pass.nrows, s->rows_cap, s->probe_rows[i]);
+    for (int kind = 0; kind < PROBE_KINDS; kind++) {
+        for (int i = 0; i < s->pass.nprobes; i++)
+            if ((int)s->pass.probes[i].kind == kind)
+                s->pass.probes[i].first += s->pass.nrows;
+        for (int i = 0; i < s->pass.probe_rows[kind]; i++)
+            ARRAY_PUSH(s->pass.rows, s->pass.nrows, s->rows_cap, s->probe_rows[kind][i]);
+    }
 }
 
 int schedule_rows_left(const llm_session *s) {

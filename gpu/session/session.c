@@ -193,7 +193,8 @@ static void local_free(llm_session *s) {
     free(s->pass.copies);
     free(s->pass.moves);
     free(s->pass.probes);
-    free(s->probe_rows);
+    free(s->probe_rows[PROBE_ATTENTION]);
+    free(s->probe_rows[PROBE_DEVIATION]);
     free(s->pass.wants);
     free(s->pass.next);
     free(s->want_infos);

@@ -174,8 +174,8 @@ struct llm_session {
     /* the pass being filled; its arrays are used again for the next pass */
     pass pass;
     int rows_cap, copies_cap, wants_cap, next_cap, moves_cap, probes_cap;
-    pass_row *probe_rows; /* [nprobe_rows] rows of PROBE_DEVIATION, which end the pass */
-    int nprobe_rows, probe_rows_cap;
+    pass_row *probe_rows[PROBE_KINDS]; /* [pass.probe_rows] the last rows of the pass */
+    int probe_rows_cap[PROBE_KINDS];
     want_info *want_infos; /* [pass.nwants] */
     int nwant_infos, want_infos_cap;
     float *logits;
@@ -257,7 +257,7 @@ placing schedule_path(llm_session *s, request *r, prefix_node *node);
 bool schedule_node(llm_session *s, request *r, prefix_node *node);
 /* Returns an upper bound of the number of blocks that the nodes of a live request's answer need. */
 int schedule_answer_blocks(const llm_session *s, const request *r);
-/* Adds rows for the tokens at these positions of request.end, and counts them as computed. */
+/* Adds a row for the token at this position of request.end, and counts it as computed. */
 void schedule_row(llm_session *s, request *r, int position, row_keep keep);
 int schedule_rows_left(const llm_session *s); /* number of rows that may be added to the pass */
 /* Counts tokens of the prompt as computed. */

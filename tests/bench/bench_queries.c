@@ -304,11 +304,10 @@ static void measure(bench *b, const query *q, const mode *m, const char *table, 
                  .grouped = q->is_grouped,
                  .hash = 1};
     buf sql = {0};
+    bench_run(b->d, "RESET kv_memory", NULL, NULL, NULL);
     bench_run_all(b->d, m->settings);
     if (m->fifo)
         set_fifo_memory(b);
-    else
-        bench_run(b->d, "RESET kv_memory", NULL, NULL, NULL);
     expand(b, q->sql, table, m->best_fields, &sql);
     bench_run(b->d, sql.p, take_rows, &a, &summary);
     *out = (result){.query = q->name,
@@ -562,13 +561,21 @@ static double run_for_tables(bench *b, const char *sql) {
     return summary.seconds;
 }
 
-/* Retrieval, then a judgement: without a KV cache and with contexts as they were retrieved, and
- * with PSM, which may order them. */
+/* Retrieval, then a judgement: without a KV cache and with contexts as they were retrieved; with PSM,
+ * which may order them; and with blended contexts, whose answers are compared with the exact ones in
+ * the order as retrieved. KV memory holds all contexts. */
 static void bench_retrieval(bench *b) {
-    static const char tree[] =
-        "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0";
-    const mode ranked = {"ranked", "ranked", tree, false, false, false, true},
-               set = {"set", "set", tree, false, false, false, true};
+#define TREE                                                                                       \
+    "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0; "          \
+    "SET kv_memory = '8GB'; SET chunk_kv = "
+#define BLEND(rule) TREE "'blend'; SET blend_rule = '" rule "'"
+    static const mode retrieved[] = {
+        {"ranked", "ranked", TREE "'exact'", false, false, false, true},
+        {"set", "set", TREE "'exact'", false, false, false, true},
+        {"blend_question", "question", BLEND("question"), false, false, false, true},
+        {"blend_deviation", "deviation", BLEND("deviation"), false, false, false, true},
+        {"blend_edges", "edges", BLEND("edges"), false, false, false, true}};
+    enum { MODES = BASE_COUNT(retrieved) };
 #define Q5(order)                                                                                  \
     "SELECT r.n, LLM('{class}', r.review, contexts => (SELECT f.synopsis FROM found f ORDER BY "   \
     "f.v <=> r.v LIMIT 3), contexts_order => '" order                                              \
@@ -584,21 +591,21 @@ static void bench_retrieval(bench *b) {
     double retrieval = run_for_tables(
         b, "SELECT count(f.synopsis) FROM asked_{T} r, LATERAL (SELECT f.synopsis FROM found f "
            "ORDER BY f.v <=> r.v LIMIT 3) AS f");
-    result results[3];
-    int n = b->set.nrows, most = BASE_COUNT(results) - 1;
+    result base, results[MODES];
+    int n = b->set.nrows;
     bool sample = b->nbase < n;
-    measure(b, &as_set, &set, "reviews", n, &results[2]);
-    measure(b, &by_rank, &ranked, "reviews", n, &results[1]);
-    measure(b, &by_rank, &modes[0], sample ? "base" : "reviews", sample ? b->nbase : n,
-            &results[0]);
+    for (int i = MODES - 1; i >= 0; i--)
+        measure(b, i == 1 ? &as_set : &by_rank, &retrieved[i], "reviews", n, &results[i]);
+    bench_run(b->d, "RESET chunk_kv", NULL, NULL, NULL);
+    measure(b, &by_rank, &modes[0], sample ? "base" : "reviews", sample ? b->nbase : n, &base);
     if (sample)
-        scale(&results[0], &results[1]);
-    for (int i = 0; i <= most; i++) {
-        if (i > 0)
-            results[i].same = same_answers(&results[0].a, &results[i].a);
-        print_result(&results[i], &results[0], b->o->json);
+        scale(&base, &results[0]);
+    print_result(&base, &base, b->o->json);
+    for (int i = 0; i < MODES; i++) {
+        results[i].same = same_answers(i < 2 ? &base.a : &results[0].a, &results[i].a);
+        print_result(&results[i], &base, b->o->json);
     }
-    double all = embedding + results[most].seconds;
+    double all = embedding + results[1].seconds;
     printf(b->o->json ? "{\"query\":\"Q5\",\"embedding_seconds\":%.3f,\"retrieval_seconds\":%.3f,"
                         "\"embedding_share\":%.4f,\"retrieval_share\":%.4f}\n"
                       : "Q5: embedding %.2f s, retrieval %.3f s: shares of the time with answering "

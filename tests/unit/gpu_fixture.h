@@ -1,6 +1,6 @@
 /*
- * gpu_fixture.h - the first tiny model with its vocabulary as an engine of the CPU backend, for tests
- * of sessions.
+ * gpu_fixture.h - a tiny model with its vocabulary as an engine of the CPU backend, for tests of
+ * sessions.
  */
 #ifndef KVASIR_GPU_FIXTURE_H
 #define KVASIR_GPU_FIXTURE_H
@@ -17,11 +17,12 @@ typedef struct fixture {
     llm_engine engine;
 } fixture;
 
-static inline void fixture_open(fixture *f, llm_engine_options options) {
+static inline void fixture_open_model(fixture *f, const tiny_model *model,
+                                      llm_engine_options options) {
     err e = {0};
     *f = (fixture){0};
     tiny_vocabulary(&f->maker);
-    str file = tiny_make(&f->maker, &tiny_models[0]);
+    str file = tiny_make(&f->maker, model);
     assert_int_equal(gguf_open_memory(file.p, file.n, &f->file, &e), 0);
     llm_engine *engine = &f->engine;
     *engine = (llm_engine){.backend = &backend_cpu, .mem = arena_new(), .file = f->file};
@@ -36,6 +37,11 @@ static inline void fixture_open(fixture *f, llm_engine_options options) {
     engine->adds_bos = true;
     if (cpu_load(engine, &options, &e) != 0)
         fail_msg("%s", e.message);
+    engine->info.blends = options.attention == LLM_ATTENTION_FULL;
+}
+
+static inline void fixture_open(fixture *f, llm_engine_options options) {
+    fixture_open_model(f, &tiny_models[0], options);
 }
 
 static inline void fixture_close(fixture *f) {

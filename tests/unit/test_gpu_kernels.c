@@ -186,7 +186,17 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         attend_ahead ahead[2];
         unit.ahead = ahead;
         unit.nahead = ahead_fill(a, b, ahead);
+        static float scores[QUERIES * LLM_BLOCK_TOKENS], tops[QUERIES];
+        k->scores(&unit, scores);
+        for (int i = 0; i < count; i++) {
+            tops[i] = unit.top[i];
+            for (int j = 0; j < LLM_BLOCK_TOKENS; j++)
+                tops[i] = BASE_MAX(tops[i], scores[i * LLM_BLOCK_TOKENS + j]);
+        }
         k->attend(&unit);
+        for (int i = 0; i < count; i++)
+            assert_true(unit.low[i] >= unit.high[i] ||
+                        memcmp(&tops[i], &unit.top[i], sizeof *tops) == 0);
     }
 }
 
