@@ -79,8 +79,8 @@ static int open_once(const llm_backend *backend, const llm_engine_options *optio
         return code;
     }
     engine->newline = newline_token(engine);
-    engine->info.blends = backend->blends && engine->info.generates &&
-                          engine->info.attention == LLM_ATTENTION_FULL;
+    engine->info.blends =
+        backend->blends && engine->info.generates && engine->info.attention == LLM_ATTENTION_FULL;
     engine->info.load_ms = clock_ms() - start;
     *out = engine;
     return 0;

@@ -25,10 +25,8 @@ typedef struct counted {
 } counted;
 
 static const counted strategies[COUNT_STRATEGIES] = {
-    {"no cache", PSM_OFF, LLM_REUSE_NONE, false},
-    {"FIFO", PSM_OFF, LLM_REUSE_FIFO, false},
-    {"fixed", PSM_FIXED, LLM_REUSE_TREE, false},
-    {"grouped", PSM_GROUPED, LLM_REUSE_TREE, false},
+    {"no cache", PSM_OFF, LLM_REUSE_NONE, false}, {"FIFO", PSM_OFF, LLM_REUSE_FIFO, false},
+    {"fixed", PSM_FIXED, LLM_REUSE_TREE, false},  {"grouped", PSM_GROUPED, LLM_REUSE_TREE, false},
     {"blend", PSM_GROUPED, LLM_REUSE_TREE, true},
 };
 

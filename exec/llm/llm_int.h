@@ -136,7 +136,7 @@ typedef struct prompt {
     llm_guide *guide;   /* NULL: free text */
     bool blends;        /* requests are sent with `blend` */
     llm_blend blend;
-    bool all_probs;     /* answers have the probability of each literal, if there are any */
+    bool all_probs; /* answers have the probability of each literal, if there are any */
     arena *mem;
 } prompt;
 

@@ -74,8 +74,8 @@ static void deviation_task(void *ctx, int task, int worker) {
     const pass_row *r = &w->rows[row];
     slot_at at = slot_of(r->table, r->position);
     const float *now =
-        w->qkv + ((size_t)row * (size_t)cpu_heads(c) + (size_t)(c->n_heads + c->n_kv_heads)) *
-                     (size_t)d;
+        w->qkv +
+        ((size_t)row * (size_t)cpu_heads(c) + (size_t)(c->n_heads + c->n_kv_heads)) * (size_t)d;
     float was[CONFIG_MAX_HEAD_DIM];
     double sum = 0;
     (void)worker;

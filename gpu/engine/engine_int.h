@@ -40,7 +40,8 @@ struct llm_span {
     const llm_token *tokens;
     str text;
     int nchunks;
-    const int *chunk_ends; /* [nchunks] number of tokens up to the end of each chunk; llm_span_join */
+    const int
+        *chunk_ends; /* [nchunks] number of tokens up to the end of each chunk; llm_span_join */
 };
 
 /* Appends the tokens of `text` to *out, as tokenizer_encode does. special: names of control tokens

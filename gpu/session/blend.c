@@ -67,7 +67,8 @@ void blend_free(blend_state *b) {
 
 int blend_blocks(const blend_state *b) {
     int blocks = 0;
-    for (int i = 0; i < b->nchunks; i++) /* a node begins and ends with a block of which it uses a part */
+    for (int i = 0; i < b->nchunks;
+         i++) /* a node begins and ends with a block of which it uses a part */
         blocks += (b->starts[i + 1] - b->starts[i]) / LLM_BLOCK_TOKENS + 2;
     return blocks;
 }

@@ -61,8 +61,8 @@ typedef struct request {
     str *stop;
     int nstop;
     bool keep;
-    llm_token *raw;    /* llm_logprobs: the prompt's tokens, instead of spans; otherwise NULL */
-    float *raw_logits; /* llm_logprobs: [vocabulary] receives the logits */
+    llm_token *raw;     /* llm_logprobs: the prompt's tokens, instead of spans; otherwise NULL */
+    float *raw_logits;  /* llm_logprobs: [vocabulary] receives the logits */
     blend_state *blend; /* NULL: the prompt is exact */
 
     int prompt_tokens; /* number of tokens, with BOS and the guide's prefix */
@@ -169,7 +169,7 @@ struct llm_session {
     int nlive, live_cap;
     request_list probing; /* live requests whose last probe is in the current pass */
     request_list chosen;  /* live blended requests whose prompts are placed next */
-    int in_window; /* number of unanswered requests that have left the queue */
+    int in_window;        /* number of unanswered requests that have left the queue */
 
     /* the pass being filled; its arrays are used again for the next pass */
     pass pass;

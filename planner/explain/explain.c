@@ -146,7 +146,8 @@ static void print_blending(printer *p, const plan_actual *a, int depth, bool has
     const plan_tokens *blend = &a->tokens[a->ntokens - 1];
     if (strcmp(blend->strategy, "blend") != 0)
         return;
-    double least = (double)a->tokens[0].llm.computed_tokens, own = (double)blend->llm.computed_tokens;
+    double least = (double)a->tokens[0].llm.computed_tokens,
+           own = (double)blend->llm.computed_tokens;
     for (int i = 1; i + 1 < a->ntokens; i++)
         least = BASE_MIN(least, (double)a->tokens[i].llm.computed_tokens);
     print_indent(p, depth, false, has_child);

@@ -181,8 +181,8 @@ static int check_rows(binder *b, const llm_option *o) {
 }
 
 bool option_is_constant(const llm_option *o) {
-    static const char *const names[] = {"max_tokens", "temperature", "calibrate", "stop",
-                                        "contexts_order", "chunk_kv"};
+    static const char *const names[] = {"max_tokens", "temperature",    "calibrate",
+                                        "stop",       "contexts_order", "chunk_kv"};
     for (size_t i = 0; i < BASE_COUNT(names); i++)
         if (str_equal_nocase(o->name.name, str_from(names[i])))
             return true;

@@ -147,8 +147,7 @@ static void submit(llm_session *s, llm_engine *engine, const workload *w, int at
     int nparts = 0, n = 0;
     for (int i = 0; i < q->ncontexts; i++) {
         if (i > 0)
-            parts[nparts++] =
-                new_span(engine, LLM_SPAN_NAME, mem, w->context, STR(""), ":");
+            parts[nparts++] = new_span(engine, LLM_SPAN_NAME, mem, w->context, STR(""), ":");
         parts[nparts++] = new_span(engine, LLM_SPAN_VALUE, mem, " ",
                                    q->contexts[reverse ? q->ncontexts - 1 - i : i], "\n");
     }
@@ -218,7 +217,8 @@ static void compare(const workload *w, const char *name, const answer *exact, co
         int n = w->items[i].nliterals;
         bool equal = exact[i].choice == other[i].choice;
         for (int k = 0; k < n; k++)
-            kl += exact[i].probs[k] * log(fmax(exact[i].probs[k], 1e-12) / fmax(other[i].probs[k], 1e-12));
+            kl += exact[i].probs[k] *
+                  log(fmax(exact[i].probs[k], 1e-12) / fmax(other[i].probs[k], 1e-12));
         same += equal;
         if (lead_of(&exact[i], n) > 0.1) {
             clear++;
@@ -260,7 +260,7 @@ int main(int argc, char **argv) {
     int prompts = 100;
     snprintf(path, sizeof path, "%s/.local/share/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf",
              home != NULL ? home : "");
-    for (int i = 1; i + 1 < argc; i += 2) {
+    for (int i = 1; i + 1 < argc; i += 2)
         if (strcmp(argv[i], "--data") == 0)
             data = argv[i + 1];
         else if (strcmp(argv[i], "--model") == 0)
@@ -269,7 +269,6 @@ int main(int argc, char **argv) {
             prompts = atoi(argv[i + 1]);
         else
             die("usage: bench_blend [--data DIR] [--model FILE] [--prompts N]");
-    }
     err e = {0};
     llm_engine *engine;
     bench_set set;

@@ -566,7 +566,7 @@ static double run_for_tables(bench *b, const char *sql) {
  * the order as retrieved. KV memory holds all contexts. */
 static void bench_retrieval(bench *b) {
 #define TREE                                                                                       \
-    "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0; "          \
+    "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0; "        \
     "SET kv_memory = '8GB'; SET chunk_kv = "
 #define BLEND(rule) TREE "'blend'; SET blend_rule = '" rule "'"
     static const mode retrieved[] = {

@@ -153,7 +153,8 @@ static int passes(fixture *f, float *logits, err *e) {
         for (int i = half * ROWS / 2; i < (half + 1) * ROWS / 2; i++) {
             wants[p.nwants++] = (pass_want){
                 .row = p.nrows, .count = TINY_VOCAB, .logits = logits + (size_t)i * TINY_VOCAB};
-            rows[p.nrows++] = (pass_row){.token = i * 5 % TINY_VOCAB, .position = i, .table = table};
+            rows[p.nrows++] =
+                (pass_row){.token = i * 5 % TINY_VOCAB, .position = i, .table = table};
         }
         code = cuda_forward(&f->engine, work, &p, e);
     }

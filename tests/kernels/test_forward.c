@@ -119,10 +119,9 @@ static void wants_add(pass *p, int s, answers *out) {
 static void copy_add(pass *p, const tree *t, int s) {
     int at = t->head / LLM_BLOCK_TOKENS;
     if (t->head % LLM_BLOCK_TOKENS)
-        p->copies[p->ncopies++] =
-            (pass_copy){.from = t->head_table[at],
-                        .to = t->tables[s][at],
-                        .tokens = t->head % LLM_BLOCK_TOKENS};
+        p->copies[p->ncopies++] = (pass_copy){.from = t->head_table[at],
+                                              .to = t->tables[s][at],
+                                              .tokens = t->head % LLM_BLOCK_TOKENS};
 }
 
 static void pass_run(fixture *f, cuda_work *w, pass *p) {
@@ -360,7 +359,8 @@ static void prompts_of_two_chunks_are_not_cut(void **state) {
         table[b] = b;
     pass_row *rows = malloc(sizeof *rows * ROWS);
     for (int i = 0; i < ROWS; i++)
-        rows[i] = (pass_row){.token = i % TINY_VOCAB, .position = ATTEND_CHUNK + i % ATTEND_CHUNK, .table = table};
+        rows[i] = (pass_row){
+            .token = i % TINY_VOCAB, .position = ATTEND_CHUNK + i % ATTEND_CHUNK, .table = table};
     pass p = {.rows = rows, .nrows = ROWS};
     err e = {0};
     assert_int_equal(cuda_part_rows(w, &p, 0, &e), ROWS);

@@ -100,6 +100,36 @@ static void answers_drawn_otherwise_are_others(void **state) {
     }
 }
 
+/* Blended contexts give other answers, by share and rule. */
+static void blended_answers_are_others(void **state) {
+    (void)state;
+    static const struct {
+        const char *set, *options;
+        uint64_t known;
+    } steps[] = {
+        {NULL, "", 0},
+        {"SET chunk_kv = 'blend'", "", 0},
+        {"SET chunk_kv = 'blend'", ", chunk_kv => 'exact'", ROWS},
+        {NULL, ", chunk_kv => 'blend'", ROWS},
+        {"SET blend_share = 0.2", ", chunk_kv => 'blend'", 0},
+        {"SET blend_share = 0.2", "", ROWS}, /* no effect on what is exact */
+        {"SET blend_rule = 'edges'", ", chunk_kv => 'blend'", 0},
+        {"SET blend_rule = 'edges'", ", chunk_kv => 'blend'", ROWS},
+    };
+    make_table("test:hash");
+    for (size_t i = 0; i < BASE_COUNT(steps); i++) {
+        buf sql = {0};
+        buf_printf(&sql,
+                   "SELECT LLM('Say {body}', body, contexts => '[\"a\", \"b\"]', model => m%s) "
+                   "FROM t",
+                   steps[i].options);
+        outcome o = session(steps[i].set, sql.p);
+        assert_int_equal(o.sum.llm.answers_stored, steps[i].known);
+        assert_int_equal(o.sum.llm.requests, ROWS - steps[i].known);
+        buf_free(&sql);
+    }
+}
+
 /* Which fields are left out of a prompt that is too long is not told by its tokens. */
 static void prompts_cut_otherwise_are_others(void **state) {
     (void)state;
@@ -569,6 +599,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(a_second_session_asks_nothing_again),
         TEST(answers_drawn_otherwise_are_others),
+        TEST(blended_answers_are_others),
         TEST(prompts_cut_otherwise_are_others),
         TEST(the_history_says_what_was_asked),
         TEST(a_killed_statement_resumes_with_the_same_answers),

@@ -35,7 +35,7 @@ typedef struct answer {
 typedef struct fixture {
     char path[4096];
     llm_engine *one, *two; /* with 1 and 2 threads */
-    arena *spans; /* holds spans of chunks */
+    arena *spans;          /* holds spans of chunks */
     bool only_exact;
     int prompts;
     answer *reference;
@@ -195,9 +195,9 @@ static bool is_asked(int i) {
 static void same(const answer *a, const answer *b, const char *what) {
     for (int i = 0; i < f.prompts; i++) {
         bool equal = !is_asked(i) || (strcmp(a[i].text, b[i].text) == 0 &&
-                     memcmp(&a[i].prob, &b[i].prob, sizeof a[i].prob) == 0 &&
-                     memcmp(a[i].top, b[i].top, sizeof a[i].top) == 0 &&
-                     memcmp(a[i].ids, b[i].ids, sizeof a[i].ids) == 0);
+                                      memcmp(&a[i].prob, &b[i].prob, sizeof a[i].prob) == 0 &&
+                                      memcmp(a[i].top, b[i].top, sizeof a[i].top) == 0 &&
+                                      memcmp(a[i].ids, b[i].ids, sizeof a[i].ids) == 0);
         if (!equal) {
             fail_msg("%s: prompt %d: '%s' %.17g %.9g, alone '%s' %.17g %.9g", what, i, b[i].text,
                      b[i].prob, (double)b[i].top[0], a[i].text, a[i].prob, (double)a[i].top[0]);

@@ -73,7 +73,8 @@ static float difference(const logits *a, const logits *b) {
     return most;
 }
 
-static const llm_blend_rule all_rules[] = {LLM_BLEND_EDGES, LLM_BLEND_DEVIATION, LLM_BLEND_QUESTION};
+static const llm_blend_rule all_rules[] = {LLM_BLEND_EDGES, LLM_BLEND_DEVIATION,
+                                           LLM_BLEND_QUESTION};
 
 static void all_again_is_exact(void **state) {
     (void)state;
@@ -166,7 +167,8 @@ static void scores_of_probes(void **state) {
         ask(&f, CHUNKS, &(llm_blend){.share = 0.5, .rule = LLM_BLEND_QUESTION});
         assert_int_equal(probes_seen, 2);
         /* values of the first layer depend on their tokens alone */
-        assert_true(layers == 1 ? most_deviation < PROBE_ONE / 1000 : most_deviation > PROBE_ONE / 100);
+        assert_true(layers == 1 ? most_deviation < PROBE_ONE / 1000
+                                : most_deviation > PROBE_ONE / 100);
         f.engine.backend = plain;
         fixture_close(&f);
     }

@@ -250,7 +250,8 @@ static void test_damaged_recording(void **state) {
         {"{\"plan\":[3]}", "\"plan\" must be a list of objects"},
         {"{\"plan\":[{\"name\":\"scan\",\"depth\":\"x\"}]}",
          "\"depth\" must be a whole number from 0 to 1000000000"},
-        {"{\"strategies\":[{},{},{},{},{}]}", "\"strategies\" must be a list of at most 4 items"},
+        {"{\"strategies\":[{},{},{},{},{},{}]}",
+         "\"strategies\" must be a list of at most 5 items"},
         {"{\"finished\":1}", "\"finished\" must be true or false"},
         {"{\"phase\":7}", "\"phase\" must be a text"},
     };

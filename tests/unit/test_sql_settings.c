@@ -44,7 +44,7 @@ static void words_have_indexes(void **state) {
         {"kv_evict", EVICTS},          {"kv_dtype", DTYPES},        {"precision", PRECISIONS},
         {"attention", ATTENTIONS},     {"prompt_format", FORMATS},  {"llm_layout", LAYOUTS},
         {"llm_calibrate", CALIBRATES}, {"llm_on_error", ON_ERRORS}, {"llm_overflow", OVERFLOWS},
-        {"cost_rates", RATES},
+        {"cost_rates", RATES},         {"chunk_kv", CHUNK_KVS},     {"blend_rule", BLENDS},
     };
     size_t n, found = 0;
     const setting_info *table = settings_table(&n);
