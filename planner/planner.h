@@ -524,7 +524,7 @@ double plan_distinct_left(double distinct, double rows, double share);
 
 /* Exact token counts of the calls of one stage under one strategy. */
 typedef struct plan_tokens {
-    const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
+    const char *strategy; /* "no cache", "FIFO", "fixed", "grouped", "blend" */
     uint64_t rows;
     llm_figures llm; /* inputs and prompt tokens, as far as they are known without any answer; money
                            * with the expected tokens of answers */
