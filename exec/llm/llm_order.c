@@ -211,9 +211,9 @@ static void finish(const prompt *p, const llm_inputs *in, const psm_options *opt
     if (out->recorded)
         out->text = str_from(arena_printf(mem, "%.*s (kept)", (int)out->text.n, out->text.p));
     if (p->call->blends && !p->blends)
-        out->text = str_from(arena_printf(
-            mem, "%.*s; contexts are exact: this model does not blend",
-            (int)out->text.n, out->text.p));
+        out->text =
+            str_from(arena_printf(mem, "%.*s; contexts are exact: this model does not blend",
+                                  (int)out->text.n, out->text.p));
 }
 
 /* ---- SET field_order = 'a, b' ---------------------------------------------------------------- */
