@@ -152,7 +152,9 @@ static placing chunks_place(llm_session *s, request *r) {
         placing chunk = schedule_path(s, r, b->nodes[i]);
         if (chunk != PLACED)
             return chunk;
-        if (i == 0 && (!schedule_node(s, r, r->end) || !answer_reserve(s, r)))
+        if (i == 0 && b->reserved == 0 && !answer_reserve(s, r))
+            return NO_BLOCKS;
+        if (i == 0 && !schedule_node(s, r, r->end))
             return NO_BLOCKS;
         pass_move move = {.from_table = b->nodes[i]->table,
                           .to_table = r->end->table,

@@ -424,15 +424,15 @@ int schedule_answer_blocks(const llm_session *s, const request *r) {
 
 /* Adds rows for the part of the prompt that the store would keep; no answer is computed. */
 static placing warm_place(llm_session *s, request *r) {
-    for (int i = 0; r->blend != NULL && i < r->blend->nchunks; i++) {
-        placing chunk = schedule_path(s, r, r->blend->nodes[i]);
-        if (chunk != PLACED)
-            return chunk;
+    placing path = PLACED;
+    int chunks = r->blend != NULL ? r->blend->nchunks : 0;
+    for (int i = 0; i <= chunks && path == PLACED; i++) {
+        prefix_node *node = i < chunks ? r->blend->nodes[i] : r->end;
+        while (node->parent != NULL &&
+               (node->is_private || (node->fanout < 2 && !s->options.store.keep_all)))
+            node = node->parent;
+        path = schedule_path(s, r, node);
     }
-    prefix_node *node = r->end;
-    while (node->parent != NULL && node->fanout < 2 && !s->options.store.keep_all)
-        node = node->parent;
-    placing path = schedule_path(s, r, node);
     r->arrived = path == PLACED;
     return path;
 }

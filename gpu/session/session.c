@@ -433,7 +433,10 @@ static int store_offer(llm_session *s, err *e) {
 }
 
 static int pass_run(llm_session *s, err *e) {
-    if (s->pass.nrows == 0 || !s->runs_model) {
+    /* a pass without rows may have moves for a blended prompt that waits for blocks */
+    bool idle = s->pass.nrows == 0 &&
+                (!s->engine->info.blends || s->pass.nmoves + s->pass.ncopies == 0);
+    if (idle || !s->runs_model) {
         s->figures.passes += s->pass.nrows > 0;
         return 0;
     }
@@ -444,12 +447,13 @@ static int pass_run(llm_session *s, err *e) {
         s->failed = true;
         return code;
     }
-    double ms = clock_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
+    int rows = BASE_MAX(s->pass.nrows, 1);
+    double ms = clock_ms() - start, share = (double)s->prefill_rows / rows;
     s->figures.prefill_ms += ms * share;
     s->figures.decode_ms += ms * (1 - share);
     s->figures.passes++;
     if (s->prefill_rows >= LLM_BLOCK_TOKENS)
-        s->ms_per_token = ms / (double)s->pass.nrows;
+        s->ms_per_token = ms / rows;
     read_cost_update(s);
     code = store_offer(s, e);
     s->failed = code != 0;
