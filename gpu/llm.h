@@ -297,7 +297,7 @@ typedef enum llm_finish { LLM_FINISH_STOP, LLM_FINISH_LENGTH, LLM_FINISH_CHOICE 
  *   EDGES       the next nearest ones
  *   DEVIATION   those whose values in the second layer change most behind the chunks before them
  *               (CacheBlend, Yao et al., arXiv 2405.16444, section 4.2)
- *   QUESTION    those that the prompt's last token attends to most, in the first third of the layers */
+ *   QUESTION    those that the prompt's last token attends to most, in the first quarter of the layers */
 typedef enum llm_blend_rule {
     LLM_BLEND_EDGES,
     LLM_BLEND_DEVIATION,

@@ -47,7 +47,7 @@ typedef enum setting_type {
     X(kv_dtype, WORD, "bf16", "bf16|f32|int8", "number type of the keys and values in KV blocks")                                    \
     X(chunk_kv, WORD, "exact", "exact|blend", "KV of contexts: of the whole prompt, or blended: computed once for each context and moved, with a share computed again")  \
     X(blend_share, REAL, "0.15", "0 to 1", "blended contexts: share of the tokens behind the first context that are computed again") \
-    X(blend_rule, WORD, "question", "edges|deviation|question", "blended contexts: half of these tokens are the nearest to the contexts' ends; the others are the next nearest, those whose values change most, or those that the question attends to") \
+    X(blend_rule, WORD, "edges", "edges|deviation|question", "blended contexts: which tokens these are: the nearest to the contexts' ends; or half of them, and those whose values change most, or those that the question attends to") \
     X(cache, BOOLEAN, "on", "", "use the cache on disk, for KV blocks and for answers")                                                     \
     X(answer_cache, BOOLEAN, "on", "", "reuse answers stored in the cache on disk")                                                            \
     X(model, TEXT, "", "model name or path", "model of LLM calls without a model option (empty: the default model)")              \

@@ -69,7 +69,7 @@ enum { PROBE_VALUES = 1, PROBE_ONE = 1 << 24 };
 
 /* The later layers attend to the same tokens (tests/bench/README.md, bench_blend). */
 static inline int probe_layers(int layers) {
-    return (layers + 2) / 3;
+    return (layers + 3) / 4;
 }
 
 typedef struct pass_want {

@@ -434,8 +434,8 @@ static int store_offer(llm_session *s, err *e) {
 
 static int pass_run(llm_session *s, err *e) {
     /* a pass without rows may have moves for a blended prompt that waits for blocks */
-    bool idle = s->pass.nrows == 0 &&
-                (!s->engine->info.blends || s->pass.nmoves + s->pass.ncopies == 0);
+    bool idle =
+        s->pass.nrows == 0 && (!s->engine->info.blends || s->pass.nmoves + s->pass.ncopies == 0);
     if (idle || !s->runs_model) {
         s->figures.passes += s->pass.nrows > 0;
         return 0;

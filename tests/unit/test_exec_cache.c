@@ -113,8 +113,8 @@ static void blended_answers_are_others(void **state) {
         {NULL, ", chunk_kv => 'blend'", ROWS},
         {"SET blend_share = 0.2", ", chunk_kv => 'blend'", 0},
         {"SET blend_share = 0.2", "", ROWS}, /* no effect on what is exact */
-        {"SET blend_rule = 'edges'", ", chunk_kv => 'blend'", 0},
-        {"SET blend_rule = 'edges'", ", chunk_kv => 'blend'", ROWS},
+        {"SET blend_rule = 'question'", ", chunk_kv => 'blend'", 0},
+        {"SET blend_rule = 'question'", ", chunk_kv => 'blend'", ROWS},
     };
     make_table("test:hash");
     for (size_t i = 0; i < BASE_COUNT(steps); i++) {
