@@ -152,11 +152,13 @@ static void print_blending(printer *p, const plan_actual *a, int depth, bool has
         least = BASE_MIN(least, (double)a->tokens[i].llm.computed_tokens);
     print_indent(p, depth, false, has_child);
     if (own < least)
-        buf_printf(p->out, "blended contexts compute %.0f %% of the best exact prompts' tokens\n",
+        buf_printf(p->out, "blended contexts compute %.0f %% of the best exact prompts' tokens",
                    100 * own / least);
     else
         buf_append_c(p->out, "blended contexts do not pay here: they are too short, or come back "
-                             "too rarely or in the same order\n");
+                             "too rarely or in the same order");
+    buf_append_c(p->out,
+                 blend->llm.evicted_blocks > 0 ? "; kv_memory does not hold them all\n" : "\n");
 }
 
 static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
