@@ -334,7 +334,7 @@ static void weights_add(const cpu_work *w, const pass_probe *probe, int b, const
             e[k] = x[g * LLM_BLOCK_TOKENS + k] - top[g];
         w->s->k->exp(e, LLM_BLOCK_TOKENS, e);
         for (int k = 0; k < LLM_BLOCK_TOKENS; k++)
-            total[k] += (uint64_t)(e[k] / sum[g] * (float)PROBE_ONE);
+            total[k] += (uint64_t)(BASE_MIN(e[k] / sum[g], 1.0f) * (float)PROBE_ONE); /* no NaN */
     }
     int first = b * LLM_BLOCK_TOKENS, from = BASE_MAX(probe->from - first, 0),
         to = BASE_MIN(probe->to - first, LLM_BLOCK_TOKENS);
