@@ -211,7 +211,7 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     if (parts)
         identify_parts(p, spans, nspans, &out->identity);
     if (p->blends) {
-        int32_t rule = p->blend.rule;
+        int32_t rule = (int32_t)p->blend.rule;
         buf_append(&out->identity, &p->blend.share, sizeof p->blend.share);
         buf_append(&out->identity, &rule, sizeof rule);
     }
