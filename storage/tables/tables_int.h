@@ -224,7 +224,9 @@ typedef struct tree_cursor {
 typedef struct txn_tree {
     tree_cursor cursor;
     guard_tree base;
-    bool base_known;    /* base is set */
+    bool base_known; /* base is set */
+    /* this transaction emptied the tree: base has no pages; before, and since the savepoint */
+    bool emptied, emptied_since;
     int64_t last_rowid; /* the greatest rowid in the tree */
     bool last_known;    /* last_rowid and last_empty are valid */
     bool last_empty;    /* the tree has no rows */
@@ -369,6 +371,7 @@ int txn_empty_tree(txn *t, const table_info *info, int index, err *e);
 int txn_empty_fixed(txn *t, uint32_t tree, err *e);
 /* Must be called after a rollback, which brings emptied trees back. */
 void tree_forget_bases(txn *t);
+void tree_keep_emptied(txn *t); /* the savepoint is released: what it emptied stays empty */
 
 /* ---- tables (table.c, index.c) --------------------------------------------------------------- */
 

@@ -420,8 +420,10 @@ static int empty(txn *t, uint32_t tree, txn_tree *at, MDB_dbi dbi, err *e) {
         return tree_damaged(t->store, t->snap, tree, e);
     tree_cursor_close(&at->cursor);
     int rc = mdb_drop(t->mdb, dbi, 0);
-    if (!rc)
+    if (!rc) {
         at->base.record = (page_tree){.root = NO_PAGE};
+        *(t->savepoint ? &at->emptied_since : &at->emptied) = true;
+    }
     return lmdb_error(e, rc, "cannot empty a tree");
 }
 
@@ -441,8 +443,24 @@ int txn_empty_tree(txn *t, const table_info *info, int index, err *e) {
     return status ? status : empty(t, tree, at, dbi, e);
 }
 
+/* A base that is read again is that of the last commit: not that of a tree which this transaction
+ * emptied before the savepoint, and which may belong to another table now. */
 void tree_forget_bases(txn *t) {
+    for (uint32_t i = 0; i < t->ntrees; i++) {
+        txn_tree *at = t->trees[i];
+        if (at && !at->emptied)
+            at->base_known = at->base.whole = at->base.counted = false;
+        if (at && at->emptied)
+            at->base.record = (page_tree){.root = NO_PAGE};
+        if (at)
+            at->emptied_since = false;
+    }
+}
+
+void tree_keep_emptied(txn *t) {
     for (uint32_t i = 0; i < t->ntrees; i++)
-        if (t->trees[i])
-            t->trees[i]->base_known = t->trees[i]->base.whole = t->trees[i]->base.counted = false;
+        if (t->trees[i]) {
+            t->trees[i]->emptied |= t->trees[i]->emptied_since;
+            t->trees[i]->emptied_since = false;
+        }
 }

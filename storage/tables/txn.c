@@ -462,6 +462,7 @@ int txn_savepoint(txn *t, err *e) {
 }
 
 static void savepoint_end(txn *t) {
+    tree_keep_emptied(t);
     t->savepoint = false;
     t->nundo = 0;
     snapshot_release(t->savepoint_snap);
